@@ -19,9 +19,8 @@ from vitascope.loading.opening import open_run
 from vitascope.record import Record, load
 from vitascope.report.figures.style import Styles
 from vitascope.report.records import Source
-from vitascope.report.sections.buildup import says, section
-from vitascope.report.tables.searches import buildup_table
-from vitascope.report.tables.table import as_text
+from vitascope.report.sections.buildup import buildup_table, buildup_text, section
+from vitascope.table import as_text
 
 RESNET_50 = ("ccc", "cccc", "cccccc", "cccc")  # with the block that AlterNet adds
 WORDS = ["study", "buildup", "--base", "resnet", "--data", "digits", "--epochs", "1"]
@@ -152,12 +151,12 @@ def test_the_table_has_a_line_a_network_and_the_sentence_weighs_them():
     assert "cc ca ca" in lines[3]
     assert "−1.00 [−1.50, −0.50]  hurts      not kept" in lines[3]
     assert "+0.10 [−0.40, +0.60]  undecided  kept" in lines[4]
-    text = says(made_up())
+    text = buildup_text(made_up())
     assert "Kept ca cc ca: 92.10 % on the validation images against 90.00 % of cc cc cc" in text
     assert "91.10 % against 89.00 % on the test images" in text
     assert "2 of 3 changes are decided" in text
     assert "here 0.7 points or more would be found" in text
-    nothing = says(made_up(changes=((False, -1.0),), complete=False))
+    nothing = buildup_text(made_up(changes=((False, -1.0),), complete=False))
     assert nothing.startswith("No MSA block helped: cc cc cc stays. 1 of 1 changes is decided")
     assert nothing.endswith("The rule has blocks left to try.")
 
@@ -166,7 +165,7 @@ def test_an_old_record_shows_its_change_with_half_of_an_interval():
     lines = as_text(buildup_table(made_up(old=True))).splitlines()
     assert "+2.00 ± 0.50  helps" in lines[2]
     assert "+0.10 ± 0.50  undecided" in lines[4]
-    assert "2 of 3 changes are decided" in says(made_up(old=True))
+    assert "2 of 3 changes are decided" in buildup_text(made_up(old=True))
 
 
 def test_the_figure_marks_what_was_kept_and_names_the_blocks(tmp_path):

@@ -1,6 +1,7 @@
 """A run and images from elsewhere: classes are matched by name, never by chance."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.explorer.explore import explore
 from vitascope.inspection.evaluation import evaluate_subject
+from vitascope.inspection.options import EvaluateOptions
 from vitascope.loading.session import open_session
 from vitascope.runs.train_model import teacher_from
 from vitascope.training import load_run
@@ -56,7 +58,7 @@ def test_all_images_are_measured_only_where_none_is_for_training(run, tmp_path):
     for part in ("train", "test"):
         folder(tmp_path / part, {"a": "a", "b": "b"})
     with pytest.raises(UserError, match="has a test set of its own; give --split test or train"):
-        evaluate_subject(str(run), str(tmp_path), split="all")
+        evaluate_subject(EvaluateOptions(model=str(run), data=str(tmp_path), split="all"))
 
 
 def test_some_of_the_classes_are_evaluated_by_name(run, tmp_path, capsys):
@@ -65,9 +67,10 @@ def test_some_of_the_classes_are_evaluated_by_name(run, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "100.0 [" in out
     assert "note: classes are matched by name: 2 of the model's 3 classes" in out
-    assert evaluate_subject(str(run), str(some)).values["top1"] == 1.0
-    assert evaluate_subject(str(run), str(some)).values["num_images"] == 4
-    assert evaluate_subject(str(run), str(some), split="all").values["num_images"] == 20
+    options = EvaluateOptions(model=str(run), data=str(some))
+    assert evaluate_subject(options).values["top1"] == 1.0
+    assert evaluate_subject(options).values["num_images"] == 4
+    assert evaluate_subject(replace(options, split="all")).values["num_images"] == 20
     words = ["evaluate", str(run), "--data", str(some), "--on", "fgsm,calibration", "--json"]
     assert main(words) == 0
     measures = json.loads(capsys.readouterr().out)["measures"]
@@ -152,7 +155,7 @@ def test_published_corruptions_follow_the_names(run, tmp_path, capsys):
     some = folder(tmp_path / "some", {"b": "b", "c": "c"})
     root = tmp_path / "corrupted"
     folder(root / "snow" / "1", {"b": "b", "c": "c"}, count=4)
-    words = ["evaluate", str(run), "--data", str(some), "--on", "corruptions", "--severities", "1"]
+    words = ["evaluate", str(run), "--data", str(some), "--on", "corruption", "--severities", "1"]
     assert main([*words, "--corrupted", str(root), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["measures"]["corruption"]
     assert found["accuracy"] == [[1.0]]

@@ -11,7 +11,7 @@ import torch
 
 from vitascope.commands import main
 from vitascope.record import load
-from vitascope.report.contents import KINDS, compose
+from vitascope.report.page import KINDS, compose
 from vitascope.report.records import find
 from vitascope.settings import COMMAND
 from vitascope.training import load_run

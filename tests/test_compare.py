@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import time
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,8 +23,8 @@ from page_reading import understand
 from vitascope import data, measure
 from vitascope.commands import main
 from vitascope.comparison.compare import _describe, commands, compare, next_steps
-from vitascope.comparison.question import Comparison
-from vitascope.data.sources.load import described
+from vitascope.comparison.options import CompareOptions
+from vitascope.comparison.question import comparison_of
 from vitascope.errors import UserError
 from vitascope.inspection.evaluation import LISTS
 from vitascope.loading.opening import build, open_run
@@ -32,10 +33,12 @@ from vitascope.record import Record, load
 from vitascope.runs.cache import folder_of, images_of, is_finished, reading_of, recipe_of
 from vitascope.runs.executor import Engine, run_all
 from vitascope.runs.readings import gates_and_nonlocality
-from vitascope.runs.spec import Reading, Training, changed_recipe
+from vitascope.runs.spec import Reading, Training
 from vitascope.stats import difference
 from vitascope.training import load_run, lock_folder, recipe, train
 from vitascope.training.run_folder.checkpoints import latest
+
+DIGITS = comparison_of(CompareOptions(data="digits"))
 
 
 @pytest.fixture(scope="module")
@@ -190,15 +193,17 @@ def patients(root):
     ],
 )
 def test_patients_are_on_one_side_and_count_together(how, tmp_path):
-    question = Comparison(
-        data=described(patients(tmp_path / "photos"), "(p[0-9])_"),
+    options = CompareOptions(
+        data=patients(tmp_path / "photos"),
+        groups="(p[0-9])_",
         models=("vit_micro", "resnet_micro"),
         fractions=(1.0,),
-        recipe=recipe("laptop").override(epochs=1, warmup_epochs=0, batch_size=8),
+        set=("epochs=1", "warmup_epochs=0", "batch_size=8"),
         image_size=12,
         **how,
     )
-    record = compare(question, tmp_path / "c", Engine(quiet=True))
+    record = compare(options, tmp_path / "c", Engine(quiet=True))
+    question = comparison_of(options)
     parts = [images_of(part) for part in question.on_every_fold(question.training("vit_micro", 1))]
     for images in parts:
         assert not set(images.train.groups) & set(images.test.groups)
@@ -299,14 +304,14 @@ def test_a_fraction_is_drawn_anew_with_each_seed(folder):
     assert not np.array_equal(first.labels, second.labels) or not np.array_equal(
         first.pixels(range(10)).numpy(), second.pixels(range(10)).numpy()
     )
-    fixed = Comparison(data="digits", recipe=recipe("laptop"), subset_per_seed=False)
+    fixed = replace(DIGITS, subset_per_seed=False)
     training = fixed.trainings()["vit_micro", 0.1]
     assert recipe_of(training, 1, None) == recipe_of(training, 0, None)
 
 
 def test_a_study_in_the_same_folder_shares_the_runs():
-    plan = changed_recipe("laptop", LAPTOP.epochs, {})
-    question = Comparison(data="digits", recipe=plan, validation=0.0)
+    options = CompareOptions(data="digits", epochs=LAPTOP.epochs, validation=0.0)
+    question = comparison_of(options)
     ours = {training.key for training in question.trainings().values()}
     theirs = {LAPTOP.training("DeiT-S", fraction=f).key for f in (0.1, 1.0)}
     assert theirs < ours
@@ -314,7 +319,7 @@ def test_a_study_in_the_same_folder_shares_the_runs():
 
 def test_a_run_on_other_images_than_now_is_refused(folder, tmp_path):
     """The key names the source; what is in it may have changed."""
-    training = Comparison(data="digits", recipe=recipe("laptop")).trainings()["vit_micro", 0.1]
+    training = DIGITS.trainings()["vit_micro", 0.1]
     there = folder_of(training, 0, tmp_path)
     shutil.copytree(folder_in(folder, "vit_micro", 0.2, 0), there)
     with pytest.raises(UserError, match="data.train_images was 229, now 116"):
@@ -418,7 +423,8 @@ def test_a_mistake_is_one_line_before_anything_is_trained(words, says, tmp_path,
 
 
 def test_small_fractions_get_small_batches(tmp_path):
-    question = Comparison(data="digits", recipe=recipe("laptop"), fractions=(0.02, 1.0))
+    options = CompareOptions(data="digits", fractions=(0.02, 1.0))
+    question = comparison_of(options)
     digits = data.load("digits")
     trainings = question.trainings()
     few, whole = (recipe_of(trainings["vit_micro", f], 0, digits) for f in (0.02, 1.0))
@@ -427,9 +433,9 @@ def test_small_fractions_get_small_batches(tmp_path):
     assert whole.batch_size == 64
     assert few.total_epochs == 50 * whole.total_epochs
     assert (few.eval_every, whole.eval_every) == (50, 1)  # as often per image
-    assert len(commands(question, tmp_path)) == 18
+    assert len(commands(options, tmp_path)) == 18
     with pytest.raises(UserError, match="not among the models"):
-        Comparison(data="digits", recipe=recipe("laptop"), reference="resnet18")
+        replace(question, reference="resnet18")
 
 
 def test_layers_with_different_numbers_of_heads_are_looked_at(tmp_path):
@@ -530,6 +536,5 @@ def test_the_answer_ends_with_commands_that_are_understood(folder):
 def test_pretrained_networks_are_named_where_photographs_are_few(size, count, wanted, tmp_path):
     pixels = np.zeros((count, *size), np.uint8)
     train = data.MemoryImages(torch.from_numpy(pixels), np.arange(count) % 2, ("a", "b"))
-    question = Comparison(data="photos", recipe=recipe("laptop"))
-    steps = next_steps(question, SimpleNamespace(train=train), tmp_path)
+    steps = next_steps(replace(DIGITS, data="photos"), SimpleNamespace(train=train), tmp_path)
     assert any("--pretrained" in command for _, command in steps) is wanted

@@ -9,15 +9,15 @@ import pytest
 from vitascope.commands import main
 from vitascope.comparison.cautions import Trainings, cautions
 from vitascope.comparison.evidence import Evidence, RunResult, tabulate
-from vitascope.comparison.question import Comparison
+from vitascope.comparison.options import CompareOptions
+from vitascope.comparison.question import comparison_of
 from vitascope.comparison.rounds import in_rounds, most_seeds
+from vitascope.data import load as load_images
+from vitascope.data.held_out import dealt_out, one_fold
 from vitascope.errors import UserError
 from vitascope.record import load
-from vitascope.training import recipe
 
-ASKED = Comparison(
-    data="digits", recipe=recipe("laptop"), models=("a", "b", "c"), fractions=(0.1, 1.0)
-)
+ASKED = comparison_of(CompareOptions(data="digits", models=("a", "b", "c"), fractions=(0.1, 1.0)))
 COST = {"a": 3.0, "b": 2.0, "c": 1.0}
 
 
@@ -35,28 +35,37 @@ class Made:
         mixed = 0.8 * image + 0.6 * rng.standard_normal(self.images)
         return mixed < np.quantile(mixed, min(level, 1.0))
 
-    def finished(self, question):
+    def evidence(self, question):
         runs = [
             RunResult(model, fraction, seed, 1000, self.right(model, seed))
             for model, fraction in question.trainings()
             for seed in question.seeds_of(model, fraction)
         ]
         self.seeds = {m: question.seeds_of(m, 1.0) for m in question.models}
-        evidence = Evidence(name="validation", runs=tuple(runs))
-        return type("Finished", (), {"chosen": evidence})
+        return Evidence(name="validation", runs=tuple(runs))
 
 
 def rounds(made, most=10, affordable=lambda runs: True):
-    asked_for, told = [], []
-    question, found = in_rounds(
-        ASKED,
-        most,
+    asked_for, told, question = [], [], ASKED
+
+    def add(models):
+        nonlocal question
+        longer = question.with_another_seed(models)
+        runs = [run for run in longer.runs() if run not in question.runs()]
+        if not affordable(runs):
+            return False
+        question = longer
+        asked_for.append(runs)
+        return True
+
+    found = in_rounds(
+        lambda: made.evidence(question),
+        add,
         COST,
-        made.finished,
-        lambda question: question.runs(),
-        asked_for.append,
-        affordable,
-        told.append,
+        first=len(ASKED.seeds),
+        most=most,
+        margin=ASKED.margin,
+        tell=told.append,
     )
     return question, found, asked_for, told
 
@@ -154,12 +163,32 @@ def test_the_page_and_the_terminal_say_how_many_looks_were_taken(tmp_path, capsy
     assert times == [p.stat().st_mtime_ns for p in sorted(out.glob("runs/*/*/record.json"))]
 
 
-def test_pretrained_networks_have_no_rounds(tmp_path, capsys):
-    words = ["compare", "--data", "digits", "--pretrained", "--until", "decided"]
-    assert main([*words, "--out", str(tmp_path / "c")]) == 2
-    err = capsys.readouterr().err.strip()
-    assert "--until decided is for trainings from scratch" in err
-    assert len(err.splitlines()) == 1
+def test_every_seed_may_have_folds_of_its_own():
+    question = replace(ASKED, folds=3, redraw=True, fractions=(1.0,))
+    training = question.training("a", 1.0)
+    assert [part.fold for part in question.on_every_fold(training, 0)] == [(0, 3), (1, 3), (2, 3)]
+    drawn = [part.fold for part in question.on_every_fold(training, 2)]
+    assert drawn == [(0, 3, 2), (1, 3, 2), (2, 3, 2)]
+    keys = {part.key for seed in (0, 2) for part in question.on_every_fold(training, seed)}
+    assert len(keys) == 6
+    same = replace(question, redraw=False)
+    assert [part.fold for part in same.on_every_fold(training, 2)] == [(0, 3), (1, 3), (2, 3)]
+    assert "redraw" not in same.config
+
+
+def test_folds_are_dealt_anew_with_each_seed():
+    digits = load_images("digits", test_fraction=0)
+    dealt = dealt_out(digits, 5, (0, 3))
+    assert dealt.shape == (2, len(digits.train))
+    assert (dealt[0] != dealt[1]).mean() > 0.5
+    for row, seed in zip(dealt, (0, 3), strict=True):
+        assert np.ptp(np.bincount(row)) <= 1
+        for fold in range(5):
+            part = one_fold(digits, (fold, 5, seed))
+            np.testing.assert_array_equal(part.test.labels, digits.train.labels[row == fold])
+    np.testing.assert_array_equal(  # the first draw is the one that there always was
+        one_fold(digits, (1, 5)).test.labels, one_fold(digits, (1, 5, 0)).test.labels
+    )
 
 
 @pytest.mark.parametrize("more", [["--until", "decided"], ["--budget", "1h"]])
@@ -175,6 +204,7 @@ def test_runs_that_are_decided_on_the_way_cannot_be_printed_beforehand(more, tmp
 @pytest.mark.parametrize("finish", ["best", "last"])
 def test_a_training_on_all_images_takes_the_last_epoch(finish):
     """There are no validation images then, and test images must not choose the epoch."""
-    asked = Comparison(data="digits", recipe=recipe("finetune_small", finish=finish))
+    recipe = {"recipe": "finetune_small", "set": (f"finish={finish}",)}
+    asked = comparison_of(CompareOptions(data="digits", **recipe))
     assert "finish=last" in asked.for_all_images("vit_micro")["set"]
     assert "finish=last" not in ASKED.for_all_images("a")["set"]

@@ -12,8 +12,9 @@ from vitascope import data
 from vitascope.commands import main
 from vitascope.comparison.budget import fit, seconds_from
 from vitascope.comparison.matching import TOLERANCE, matched_widths
-from vitascope.comparison.planning import PlanOptions, duration_of, make_plan, save_plan
-from vitascope.comparison.question import Comparison
+from vitascope.comparison.options import CompareOptions
+from vitascope.comparison.planning import duration_of, make_plan, save_plan
+from vitascope.comparison.question import comparison_of
 from vitascope.comparison.tuning import FACTORS, Tried, best_rates, tuning_trainings
 from vitascope.data.held_out import held_out
 from vitascope.errors import UserError
@@ -27,9 +28,9 @@ from vitascope.training import recipe
 MODELS = ("a", "b", "c")
 SPEEDS = {"a": Speed(0.001, 0.0), "b": Speed(0.002, 0.0), "c": Speed(0.004, 0.0)}
 COUNTS = ImageCounts(1000, 0)
-ASKED = Comparison(
-    data="digits", recipe=recipe("laptop"), models=MODELS, fractions=(0.1, 0.3, 1.0), reference="a"
-)
+OPTIONS = CompareOptions(data="digits", models=MODELS, fractions=(0.1, 0.3, 1.0))
+ASKED = replace(comparison_of(OPTIONS), reference="a")
+TWO = CompareOptions(data="digits", models=("vit_micro", "resnet_micro"))
 
 
 def seconds(question):
@@ -127,7 +128,7 @@ def test_steps_of_a_larger_model_take_longer_and_leave_nothing_behind(monkeypatc
 
 
 def test_each_model_is_tried_with_four_rates_at_equal_cost_and_no_test_image():
-    asked = Comparison(data="digits", recipe=recipe("laptop"), models=("vit_micro", "resnet_micro"))
+    asked = comparison_of(TWO)
     trainings = tuning_trainings(asked)
     assert len(trainings) == 2 * len(FACTORS)
     for (_, lr), training in trainings.items():
@@ -176,22 +177,22 @@ def test_a_budget_that_cannot_be_kept_writes_nothing(tmp_path, capsys):
 @pytest.mark.slow
 def test_a_budget_with_room_tunes_and_one_without_does_not(tmp_path):
     digits = held_out(data.load("digits"), 0.2)
-    asked = Comparison(data="digits", recipe=recipe("laptop"), models=("vit_micro", "resnet_micro"))
-    recipes = dict.fromkeys(asked.models, asked.recipe)
-    plan = make_plan(asked, PlanOptions(budget="10h"), digits, recipes, tmp_path, 1)
+    asked = comparison_of(TWO)
+    recipes, long = dict.fromkeys(asked.models, asked.recipe), replace(TWO, budget="10h")
+    plan = make_plan(asked, long, digits, recipes, tmp_path, 1)
     assert (plan.tune, plan.left_out, plan.question) == (True, (), asked)
-    tight = PlanOptions(budget=f"{0.4 * plan.seconds:.0f}s")
+    tight = replace(TWO, budget=f"{0.4 * plan.seconds:.0f}s")
     short = make_plan(asked, tight, digits, recipes, tmp_path, 1)
     assert not short.tune
     assert short.question.seeds == asked.seeds
     assert short.notes[0].startswith("Left out to end within")
     assert short.lines[1:] == short.notes
     late = perf_counter() - 36_000 + 0.3 * plan.seconds  # ten hours ago, nearly
-    later = make_plan(asked, PlanOptions(budget="10h"), digits, recipes, tmp_path, 1, late)
+    later = make_plan(asked, long, digits, recipes, tmp_path, 1, late)
     assert later.left_out  # what it took so far is off the budget
     save_plan(short, asked, tight, tmp_path)  # timed again it would differ
     assert make_plan(asked, tight, digits, recipes, tmp_path, 1) == short
-    assert make_plan(asked, PlanOptions(), digits, recipes, tmp_path, 1).left_out == ()
+    assert make_plan(asked, TWO, digits, recipes, tmp_path, 1).left_out == ()
 
 
 @pytest.mark.slow

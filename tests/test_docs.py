@@ -27,9 +27,9 @@ from slow_marks import slow_if
 from vitascope import measure
 from vitascope.figure import Style
 from vitascope.loading.opening import open_model
+from vitascope.measure.instrument import ModelRecord
+from vitascope.measure.registry import INSTRUMENTS as SHOWN
 from vitascope.record import load
-from vitascope.report.instruments.instrument import Seen
-from vitascope.report.instruments.summary import INSTRUMENTS as SHOWN
 from vitascope.stats.differences import difference
 
 ROOT = Path(__file__).parents[1]
@@ -106,7 +106,9 @@ def test_no_axis_label_of_an_example_figure_is_cut_off():
         record = load(path)
         if record.kind not in SHOWN:
             continue
-        figure = SHOWN[record.kind].draw([Seen(label="model", style=Style(), record=record)])
+        figure = SHOWN[record.kind].figure(
+            [ModelRecord(label="model", style=Style(), record=record)]
+        )
         labels = {
             getattr(panel, name, "") for panel in figure.panels for name in ("x_label", "y_label")
         }

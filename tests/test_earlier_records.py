@@ -27,7 +27,7 @@ from vitascope.papers.plan import (
 )
 from vitascope.papers.scale import SMOKE
 from vitascope.record import Record
-from vitascope.report.tables.study import study_text
+from vitascope.report.sections.study import study_text
 from vitascope.runs.executor import Engine
 
 ENGINE = Engine(quiet=True, processes=1)

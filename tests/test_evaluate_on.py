@@ -10,9 +10,10 @@ from data_making import photo, photos, write_folder
 from report_making import check_drawn_again_without_torch
 from vitascope.commands import main
 from vitascope.inspection.evaluation import evaluate_on
-from vitascope.inspection.robustness import ROBUSTNESS, Trial
+from vitascope.inspection.options import EvaluateOptions
+from vitascope.inspection.robustness import ROBUSTNESS
+from vitascope.measure.registry import INSTRUMENTS
 from vitascope.record import load
-from vitascope.report.instruments.robustness import READINGS
 
 FACTORY = """
 import torch
@@ -83,7 +84,7 @@ def test_every_measure_is_printed_with_its_settings_written_and_drawn(tmp_path, 
         assert record.seconds > 0
         assert record.config["data"] == "digits"
         assert record.values["num_images"] == 24
-        assert f"\n{name}: {READINGS[name](record)}" in printed
+        assert f"\n{name}: {INSTRUMENTS[name].sentence(record)}" in printed
         assert (out / f"figures/{name}.png").read_bytes().startswith(b"\x89PNG")
         assert b"<svg" in (out / f"figures/{name}.svg").read_bytes()
         assert (out / f"figures/{name}.pdf").read_bytes().startswith(b"%PDF")
@@ -113,10 +114,10 @@ def test_a_seed_makes_every_number_come_back_whatever_the_batches(capsys):
 
 def test_progress_counts_the_batches_of_all_measures():
     told = []
-    trial = Trial(on=("occlusion", "fgsm", "calibration"))
-    how = {"num_images": 20, "batch_size": 8, "trial": trial}
-    evaluate_on("my_nets:grey", "digits", **how, on_step=lambda *step: told.append(step))
-    names = [name for name in trial.on for _ in range(3)]
+    on = ("occlusion", "fgsm", "calibration")
+    options = EvaluateOptions(model="my_nets:grey", data="digits", on=on, images=20, batch_size=8)
+    evaluate_on(options, on_step=lambda *step: told.append(step))
+    names = [name for name in on for _ in range(3)]
     assert told == [(name, done, 9) for done, name in enumerate(names, start=1)]
 
 
@@ -191,12 +192,12 @@ def test_published_corruptions_are_read_instead_of_made(tmp_path, capsys):
     for name in ("snow", "fog", "spatter"):  # spatter is not one of the 15
         np.save(root / f"{name}.npy", pixels)
     data = write_folder(tmp_path / "photos", ["a", "b"], count=6, size=(32, 32))
-    words = ["my_nets:two", "--data", data, "--on", "corruptions", "--corrupted", root]
+    words = ["my_nets:two", "--data", data, "--on", "corruption", "--corrupted", root]
     found = told(capsys, *words, "--severities", "1", "2")["measures"]["corruption"]
     assert found["constants"] == "given"
     assert sorted(found["corruptions"]) == ["fog", "snow"]
     assert found["num_images"] == 2
-    assert main(["evaluate", *GREY, "--on", "corruptions", "--corrupted", str(root)]) == 2
+    assert main(["evaluate", *GREY, "--on", "corruption", "--corrupted", str(root)]) == 2
     assert "grey" in capsys.readouterr().err
 
 
@@ -204,15 +205,15 @@ def test_published_corruptions_are_read_instead_of_made(tmp_path, capsys):
     ("words", "says"),
     [
         ("--on occulsion", "unknown measure 'occulsion'; did you mean 'occlusion'?"),
-        ("--on everything", "there are: calibration, corruptions, fgsm, frequency, occlusion, pgd"),
+        ("--on everything", "there are: calibration, corruption, fgsm, frequency, occlusion, pgd"),
         ("--on fgsm --epsilons eight", "--epsilons takes numbers like 8/255 or 0.03"),
         ("--on fgsm --epsilons 8", "changes of pixels between 0 and 1, such as 8/255"),
         ("--on fgsm --sizes 0.5", "--sizes is for occlusion: add that to --on"),
         ("--on occlusion --steps 2", "--steps is for pgd: add that to --on"),
         ("--epsilons 1/255", "--epsilons is for fgsm or pgd: add that to --on"),
-        ("--on fgsm --corrupted x", "--corrupted is for corruptions: add that to --on"),
-        ("--on corruptions --corrupted nowhere/at/all", "nowhere/at/all"),
-        ("--on corruptions --severities 7", "severities from 1 to 5"),
+        ("--on fgsm --corrupted x", "--corrupted is for corruption: add that to --on"),
+        ("--on corruption --corrupted nowhere/at/all", "nowhere/at/all"),
+        ("--on corruption --severities 7", "severities from 1 to 5"),
         ("--on occlusion --sizes 2", "shares of the side"),
         ("--on frequency --frequencies 0.1", "no frequency within 0.1 pi around 0.1"),
         ("--on calibration --num-bins 0", "from 1 to"),

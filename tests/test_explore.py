@@ -23,7 +23,7 @@ from vitascope.explorer.maps import grid_layout, separable
 from vitascope.loading.opening import build
 from vitascope.loading.session import Session, open_session
 from vitascope.measure.attention.entropy import row_entropy
-from vitascope.measure.relevance.relevance import Explainer
+from vitascope.measure.attribution.relevance import Explainer
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.record import load as load_record
 from vitascope.report.explorer import attention_maps as stored_maps

@@ -10,7 +10,7 @@ import yaml
 from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.record import FORMAT, Record, load, load_config
-from vitascope.report.contents import KINDS
+from vitascope.report.page import KINDS
 from vitascope.training import load_run
 
 RECORDS = Path(__file__).parent / "fixtures" / "records"

@@ -50,6 +50,7 @@ from fuzzing import (
 from vitascope.data import Augmentation, EvalBatches, TrainBatches, load
 from vitascope.errors import UserError
 from vitascope.inspection.evaluation import evaluate_subject
+from vitascope.inspection.options import EvaluateOptions
 from vitascope.models import create_model
 from vitascope.models.weights import load_weights
 from vitascope.runs.train_model import train_once
@@ -363,7 +364,7 @@ def read_weights(root: Path) -> None:
 
 
 def read_run(root: Path) -> None:
-    values = evaluate_subject(str(root)).values
+    values = evaluate_subject(EvaluateOptions(model=str(root))).values
     assert 0 <= values["top1"] <= 1
     assert values["nll"] is not None, "weights that are not finite were scored"
     assert np.isfinite(values["nll"])

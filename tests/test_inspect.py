@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -11,7 +12,11 @@ from safetensors.torch import save_file
 import vitascope
 from report_making import check_drawn_again_without_torch
 from vitascope.commands import main
-from vitascope.inspection.inspect import MEASURES, InspectRequest, inspect_subject
+from vitascope.commands.evaluate import Evaluate
+from vitascope.commands.inspect import Inspect
+from vitascope.inspection.inspect import MEASURES, ON_REQUEST, inspect_subject
+from vitascope.inspection.options import InspectOptions
+from vitascope.measure.registry import INSTRUMENTS, family
 from vitascope.record import load
 
 FACTORY = """
@@ -264,9 +269,18 @@ def test_the_benchmark_does_the_same_work_as_its_peer(tmp_path):
     assert load(result.to_record().save(tmp_path / "b")).config["num_images"] == 8
 
 
+def test_a_record_keeps_every_option_that_was_used(trained):
+    options = InspectOptions(model=str(trained), images=4, batch_size=4, measures=("entropy",))
+    config = inspect_subject(options).records["entropy"].config
+    kept = {*config, *config["curvature"]}
+    names = {each.name for each in fields(InspectOptions)} - {"list", "threads"}
+    assert not {name for name in names if not {name, f"num_{name}"} & kept}
+    assert (config["subject"], config["num_images"]) == (str(trained), 4)
+
+
 def test_progress_counts_every_pass(trained):
     steps = []
-    request = InspectRequest(subject=str(trained), num_images=8, batch_size=4)
+    request = InspectOptions(model=str(trained), images=8, batch_size=4)
     inspect_subject(request, lambda *step: steps.append(step))
     done, total = zip(*[step[1:] for step in steps], strict=True)
     assert list(done) == list(range(1, len(steps) + 1))
@@ -286,3 +300,12 @@ def test_arguments_of_a_model_are_given_as_for_training(tmp_path, capsys):
     words += ["--data", "digits", "--image-size", "32", "--images", "4", "--out", str(saved)]
     assert main(words) == 0
     assert load(saved).config["model_args"] == {"depth": 1}
+
+
+def test_the_help_names_every_instrument_and_every_option_of_one():
+    assert set(INSTRUMENTS) == {*MEASURES, *ON_REQUEST}
+    for name in INSTRUMENTS:
+        assert re.search(rf"\b{name}\b", Inspect.__doc__), name
+    for name, each in family("robustness").items():
+        assert re.search(rf"\b{name}\b", Evaluate.__doc__), name
+        assert set(each.options) <= set(Evaluate.__dataclass_fields__), name

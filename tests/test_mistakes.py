@@ -20,9 +20,8 @@ from vitascope.data import MemoryImages
 from vitascope.errors import UserError
 from vitascope.inspection.evaluation import confusion, mistakes
 from vitascope.record import Record
-from vitascope.report.contents import compose
-from vitascope.report.page import render_page
-from vitascope.report.records import Found, Source
+from vitascope.report.page import compose, render_page
+from vitascope.report.records import FoundRecords, Source
 from vitascope.training.predictions import Predictions
 
 
@@ -92,7 +91,7 @@ def source_of(found, images, **changed):
 
 
 def page_of(source):
-    return render_page(compose(Found(sources=(source,))))
+    return render_page(compose(FoundRecords(sources=(source,))))
 
 
 def test_the_lists_are_pictures_with_what_was_said_and_how_surely(found, images):

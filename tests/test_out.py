@@ -24,6 +24,22 @@ def test_a_pipe_is_written_through_and_stays_a_pipe(tmp_path):
     assert stat.S_ISFIFO(os.stat(pipe).st_mode)
 
 
+@pytest.mark.timeout(30)
+def test_a_pipe_that_nothing_reads_is_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with replacing(tmp_path / "pipe") as written:
+        written.write_text("answers")
+    assert (tmp_path / "pipe").read_text() == "answers"
+
+
+@pytest.mark.timeout(30)
+def test_a_report_passes_over_a_pipe(tmp_path, capsys):
+    Record(kind="study", values={"study": "a", "title": "A"}).save(tmp_path / "study")
+    os.mkfifo(tmp_path / "record.json")
+    assert main(["report", str(tmp_path)]) == 0
+    assert "not a regular file" in capsys.readouterr().out
+
+
 def test_a_record_is_not_written_next_to_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UserError, match="pipe"):

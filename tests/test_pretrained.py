@@ -19,14 +19,15 @@ import vitascope
 from data_making import write_folder
 from vitascope import record
 from vitascope.commands import main
-from vitascope.commands.compare import PRETRAINED_MODELS
 from vitascope.comparison.evidence import Evidence, RunResult
 from vitascope.comparison.finished_runs import FinishedRuns
-from vitascope.comparison.pretrained.answer import LINEAR, TUNED, Usage, _added
+from vitascope.comparison.options import PRETRAINED_MODELS
+from vitascope.comparison.pretrained.answer import _added
 from vitascope.comparison.pretrained.candidates import IMAGENET, foreign, opened, plain_name
 from vitascope.comparison.pretrained.cost import cost_of
 from vitascope.comparison.pretrained.probing import some
 from vitascope.comparison.pretrained.race import Runner, planned
+from vitascope.comparison.pretrained.usages import LINEAR, TUNED, Usage
 from vitascope.data import load
 from vitascope.data.batches import Normalize
 from vitascope.errors import UserError
@@ -584,3 +585,42 @@ def test_a_foreign_mean_is_named(folder):
     changed = replace(found, opened=replace(found.opened, preprocessing=how))
     (said,) = foreign(changed)
     assert said.startswith("mean (0.1, 0.2, 0.3) instead of (0.5, 0.5, 0.5)")
+
+
+ROUNDS = ["--image-size", str(SIDE), "--epochs", "1", "--processes", "1", "--folds", "2", "--quiet"]
+
+
+def test_rounds_are_repeated_folds(folder, tmp_path, capsys):
+    """Two networks on photographs that both tell apart: nothing is decided, and seeds are added."""
+    out = tmp_path / "c"
+    words = ["compare", "--data", str(folder / "photos"), "--pretrained", "--until", "decided"]
+    models = ["--models", candidate(folder), candidate(folder, "test_resnet")]
+    line = [*words, *models, *ROUNDS, "--out", str(out), "--json"]
+    assert main(line) == 0
+    printed = json.loads(capsys.readouterr().out)
+    looks = printed["rounds"]["looks"]
+    assert looks[0]["seeds"] == 1
+    assert [look["seeds"] for look in looks] == list(range(1, len(looks) + 1))
+    answer = record.load(out / "pretrained")
+    assert answer.config["until"] == "decided"
+    assert answer.values["chosen_by"]["folds"] == 2
+    chosen = {name: each for name, each in answer.arrays.items() if name.startswith("chosen/")}
+    assert {each.shape[1] for each in chosen.values()} == {20}  # every training image
+    assert max(len(each) for each in chosen.values()) == looks[-1]["seeds"]
+    assert f"{len(looks)} look" in (out / "report.html").read_text()
+    times = [path.stat().st_mtime_ns for path in sorted(out.glob("runs/*/*/record.json"))]
+    assert main(line) == 0  # nothing is trained again
+    assert json.loads(capsys.readouterr().out)["rounds"] == printed["rounds"]
+    assert times == [p.stat().st_mtime_ns for p in sorted(out.glob("runs/*/*/record.json"))]
+
+
+def test_rounds_of_probes_add_seeds_to_the_linear_heads_in_question(folder, tmp_path, capsys):
+    words = ["compare", "--data", "digits", "--pretrained", "--until", "decided", "--probe-only"]
+    models = ["--models", candidate(folder), candidate(folder, "test_resnet")]
+    out = tmp_path / "c"
+    assert main([*words, *models, *ROUNDS, "--out", str(out)]) == 0
+    answer = record.load(out / "pretrained")
+    looks = answer.values["rounds"]["looks"]
+    rows = {name: len(each) for name, each in answer.arrays.items() if name.startswith("chosen/li")}
+    assert max(rows.values()) == looks[-1]["seeds"]
+    assert answer.values["recommendation"]["verdict"] == looks[-1]["verdict"]

@@ -2,7 +2,6 @@
 
 import shlex
 from dataclasses import fields
-from inspect import Parameter, signature
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from vitascope.commands.buildup import Buildup
 from vitascope.commands.compare import Compare
 from vitascope.commands.evaluate import Evaluate
-from vitascope.commands.inspect import Inspect, settings_of
+from vitascope.commands.inspect import Inspect
 from vitascope.commands.models import Models
 from vitascope.commands.parsing import from_python, needed, parse, typed_line
 from vitascope.commands.report import Report
@@ -118,22 +117,3 @@ def test_a_mistake_on_the_command_line_says_what_the_option_takes(kind, words, s
     assert says in str(error.value)
     assert str(error.value).endswith("(vitascope it --help tells more)")
     assert capsys.readouterr() == ("", "")
-
-
-def test_the_studies_have_the_requests_defaults():
-    from vitascope.comparison.buildup import BuildUp
-    from vitascope.comparison.question import Comparison
-    from vitascope.runs.executor import Engine
-
-    for inner, request in [(Comparison, Compare), (BuildUp, Buildup), (Engine, StudyOptions)]:
-        said = {field.name: field.default for field in fields(request)}
-        own = signature(inner).parameters
-        same = set(own) & set(said) - {"recipe", "rates", "model_args", "processes", "map_classes"}
-        assert len(same) > 2
-        for name in same:
-            default = own[name].default
-            required = default is Parameter.empty or name in needed(request)
-            assert required or default == said[name], (inner, name)
-    from vitascope.inspection.inspect import InspectRequest
-
-    assert settings_of(Inspect("vit_micro")) == InspectRequest(subject="vit_micro")

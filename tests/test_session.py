@@ -10,7 +10,8 @@ from vitascope import capture, data
 from vitascope.errors import UserError
 from vitascope.loading.opening import build, is_named, open_model, open_run
 from vitascope.loading.session import Session, open_session
-from vitascope.runs.train_model import pairs, recipe_from, train_once
+from vitascope.runs.train_model import recipe_from, train_once
+from vitascope.settings import pairs
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 
 from vitascope.commands.parsing import parse
 from vitascope.commands.train import Train
-from vitascope.runs.train_model import pairs, recipe_from
-from vitascope.settings import changed, command_line
+from vitascope.runs.train_model import recipe_from
+from vitascope.settings import changed, command_line, pairs
 from vitascope.training import RECIPES, recipe
 
 

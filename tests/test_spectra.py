@@ -10,7 +10,7 @@ from report_making import write_record_figures
 from vitascope.commands import main
 from vitascope.inspection.spectra import compared, numbers
 from vitascope.record import Record, load
-from vitascope.report.tables.searches import spectra_table
+from vitascope.report.sections.spectra import spectra_table
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vitascope.report.tables.study import CountedClaim, standing
+from vitascope.report.sections.claims import CountedClaim, standing
 from vitascope.stats import ErrorVariance, Estimate, difference, judge
 
 

@@ -316,3 +316,26 @@ def test_an_interval_ends_where_accuracies_do(weights, ends):
     found = contrast([two, ~two], weights)
     assert (found.low, found.high) == ends
     assert found.value == pytest.approx(np.dot(weights, (200 / 3, 100 / 3)))
+
+
+def test_folds_may_be_dealt_anew_with_each_seed():
+    """Nadeau and Bengio's variance by hand, from the differences of all runs."""
+    rng = np.random.default_rng(3)
+    first, second = rng.random((3, 60)) < 0.8, rng.random((3, 60)) < 0.7
+    dealt = np.stack([rng.permutation(np.arange(60) % 4) for _ in range(3)])
+    runs = [
+        100 * (first[s, dealt[s] == f].mean() - second[s, dealt[s] == f].mean())
+        for s in range(3)
+        for f in range(4)
+    ]
+    variance = (np.var(runs, ddof=1) + 100**2 * 4 / 60**2) * (1 / 12 + 1 / 3)
+    found = difference(first, second, folds=dealt)
+    assert found.value == pytest.approx(np.mean(runs))
+    half = stats.t.ppf(0.975, 11) * variance**0.5
+    assert (found.low, found.high) == pytest.approx((found.value - half, found.value + half))
+    fewer = difference(first[:2], second[:2], folds=dealt)  # runs of the first seeds alone
+    assert fewer.value == pytest.approx(np.mean(runs[:8]))
+    with pytest.raises(UserError, match="folds of 2 seeds"):
+        difference(first, second, folds=dealt[:2])
+    same = difference(first, second, folds=np.tile(dealt[0], (3, 1)))
+    assert same == difference(first, second, folds=dealt[0])

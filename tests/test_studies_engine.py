@@ -25,7 +25,8 @@ from vitascope.runs.cache import command, folder_of, recipe_of, run_of
 from vitascope.runs.executor import Engine, run_all, waves
 from vitascope.runs.readings import read
 from vitascope.runs.slurm import meeting_point, run_job
-from vitascope.runs.train_model import pairs, recipe_from
+from vitascope.runs.train_model import recipe_from
+from vitascope.settings import pairs
 from vitascope.training import load_run, recipe
 
 FINAL, CURVES = Reading(), Reading(name="curves")
@@ -34,7 +35,7 @@ STUDENT = SMOKE.training((("", {}), ("vit_micro_distilled", TINY)), fraction=0.5
 TEACHER = SMOKE.training((("", {}), ("vit_micro", TINY)), fraction=0.5)
 TAUGHT = STUDENT.but(teacher=TEACHER)
 LOCAL = Engine(quiet=True)
-DEBUG = Engine(kind="slurm", cluster="debug", gpus=1, quiet=True)
+DEBUG = Engine(engine="slurm", cluster="debug", gpus=1, quiet=True)
 
 
 def finished(folder: Path) -> dict[Path, int]:
@@ -108,7 +109,7 @@ def test_a_job_that_fails_is_named_with_its_logs(tmp_path):
 def test_without_slurm_the_engine_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="no SLURM here: .*; use --engine local"):
-        run_all([(TEACHER, [FINAL], 0)], tmp_path, Engine(kind="slurm", gpus=1))
+        run_all([(TEACHER, [FINAL], 0)], tmp_path, Engine(engine="slurm", gpus=1))
 
 
 def test_several_gpus_are_a_torchrun():

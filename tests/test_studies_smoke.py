@@ -120,9 +120,12 @@ def check_dots(panel):
 
 
 def check_array(panel):
-    assert np.isfinite(panel.values).any(), panel.title
-    assert not np.isinf(panel.values).any(), panel.title  # NaN is an empty place
-    return panel.values.size
+    photographs = getattr(panel, "photographs", None)
+    for values in (panel.values, photographs):
+        assert values is None or not np.isinf(values).any(), panel.title  # NaN is an empty place
+    shown = panel.values if panel.values.size else photographs  # a photograph alone
+    assert np.isfinite(shown).any(), panel.title
+    return shown.size
 
 
 def check_samples(plan, results):
@@ -171,6 +174,7 @@ def test_every_study_runs_and_leaves_a_whole_record(name, out):
         drawn = [CHECKS.get(type(panel), check_array)(panel) for panel in figure.panels]
         assert sum(drawn) > 0, f"{figure.name} shows nothing"
     used = {panel.get("array") for figure in values["figures"] for panel in figure["panels"]}
+    used |= {f"{array}/photographs" for array in used}
     correct = {f"correct/{key}" for key in plan.wanted()}
     assert correct <= set(found.arrays)
     assert set(found.arrays) - correct <= used, "arrays that no figure shows"

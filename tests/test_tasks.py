@@ -19,7 +19,7 @@ from vitascope.measure.vqa_score import mean_score, plain_answer, soft_targets, 
 from vitascope.models.vilt import vilt
 from vitascope.papers.cost import TASKS
 from vitascope.record import load
-from vitascope.report.tables.models import METRICS
+from vitascope.report.sections.task import METRICS
 from vitascope.runs.tasks.segmentation import Segmentation, build_segmenter, class_names
 from vitascope.runs.tasks.vqa import VQA, build_vilt, common_answers
 from vitascope.training import recipe

@@ -5,6 +5,7 @@ renamed. The writer holds a lock on that folder, so one that a killed process le
 one in use: the next write next to it removes it.
 """
 
+import errno
 import os
 import re
 import shutil
@@ -60,7 +61,7 @@ def check_writable(path: str | Path) -> None:
 def replacing(path: str | Path) -> Iterator[Path]:
     """A file's name to write to, which takes the place of ``path`` when the block ends well."""
     path = Path(path)
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if path.exists() and not (path.is_file() or path.is_dir() or _is_idle_pipe(path)):
         with _copied_to(path) as written:
             yield written
         return
@@ -79,6 +80,17 @@ def replacing(path: str | Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+def _is_idle_pipe(path: Path) -> bool:
+    """Return whether ``path`` is a pipe that nothing reads: whoever writes to it waits for ever."""
+    if not path.is_fifo():
+        return False
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError as error:
+        return error.errno == errno.ENXIO
+    return False
 
 
 @contextmanager

@@ -36,7 +36,6 @@ from typing import (
 
 from vitascope.errors import UserError, unknown
 
-T = TypeVar("T")
 COMMAND = "VITASCOPE_COMMAND"  # environment: the line that was typed, for records made by it
 
 
@@ -315,6 +314,26 @@ def changed(wanted: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -
     )
 
 
+def pairs(settings: Sequence[str], option: str) -> dict[str, Any]:
+    """``NAME=VALUE`` words as a mapping, values read as YAML.
+
+    >>> pairs(["lr=1e-3", "ema=null", "global_pool=avg"], "--set")
+    {'lr': '1e-3', 'ema': None, 'global_pool': 'avg'}
+    """
+    import yaml  # help must be immediate
+
+    values = {}
+    for word in settings:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise UserError(f"{option} takes NAME=VALUE, not {word!r}")
+        try:
+            values[name.strip()] = yaml.safe_load(value)
+        except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: the 99th of a month
+            raise UserError(f"{option} {word!r}: the value cannot be read") from None
+    return values
+
+
 def command_line(command: Sequence[str], options: Iterable[tuple[str, Any]]) -> str:
     """A command; options that are None, False or empty are left out.
 
@@ -368,26 +387,3 @@ def recorded_as(line: str) -> Iterator[None]:
         os.environ.pop(COMMAND)
         if before is not None:
             os.environ[COMMAND] = before
-
-
-def fields_of(request: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Fields that have the same name elsewhere."""
-    return {name: getattr(request, name) for name in names}
-
-
-def made_from(request: Any, kind: type[T], /, **own: Any) -> T:
-    """A dataclass whose fields are a request's of the same name, but for those given here.
-
-    >>> @dataclass
-    ... class Wish:
-    ...     seed: int
-    ...     num_images: int
-    >>> @dataclass
-    ... class Request:
-    ...     seed: int = 3
-    ...     images: int = 8
-    >>> made_from(Request(), Wish, num_images=8)
-    Wish(seed=3, num_images=8)
-    """
-    wanted = {field.name for field in fields(kind)} - own.keys()  # type: ignore[arg-type]
-    return kind(**fields_of(request, wanted & vars(request).keys()), **own)

@@ -10,7 +10,7 @@ PAGES = ("demo", "whole", CROWDED, "evil")
 # Everything the Tab key should stop at: of radio buttons with one name only the chosen one.
 STOPS = """() => [...document.querySelectorAll(
         'a[href], button, input, select, textarea, summary, [tabindex="0"]')]
-    .filter(e => !e.disabled && e.checkVisibility({visibilityProperty: true}))
+    .filter(e => !e.matches(':disabled') && e.checkVisibility({visibilityProperty: true}))
     .filter(e => e.type !== 'radio' || e.checked)
     .map(e => e.outerHTML.slice(0, 100))"""
 FOCUSED = """() => { const e = document.activeElement;

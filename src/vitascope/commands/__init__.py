@@ -1,8 +1,10 @@
 """The command line: ``vitascope COMMAND ...``, one file per command.
 
 This file lists the commands; a command's file is imported when it is called, and torch only when it
-runs, so that help is immediate. Options and `run()` of a command stand in one file; the Python
-functions (:mod:`vitascope.commands.python`) are made from the same. Nothing imports this package.
+runs, so that help is immediate. A command's file has its class of options and `run()`. Options that
+other packages take too are in the `options.py` next to the code that takes them; the command's
+class inherits them. The Python functions (:mod:`vitascope.commands.python`) are made from the same
+classes. Nothing imports this package.
 """
 
 import shlex

@@ -2,17 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from vitascope.commands import fields
+from vitascope import option_types
 from vitascope.commands.engine import this_machine
 from vitascope.commands.result import Result, with_figures
+from vitascope.comparison.options import BuildupOptions
 from vitascope.progress import Progress
-from vitascope.settings import Count, Seed, Within, made_from
 
 
 @dataclass(frozen=True, kw_only=True)
-class Buildup:
+class Buildup(BuildupOptions):
     """Replace convolutions by attention where it helps: the build-up rule of AlterNet.
 
     From the end of the network, every second conv block becomes an MSA block; one that does not
@@ -27,47 +26,20 @@ class Buildup:
           --data cifar100:/data/cifar100 --recipe cifar --seeds 0
     """
 
-    data: fields.Data
-    base: str = "resnet"
-    """The network to start from, which must declare its stages, as all ResNets of ours do, also
-    resnet_postact_50 and resnext_50; resnet: resnet_micro for images of at most 64 pixels,
-    resnet_preact_50 for larger ones."""
-    model_args: tuple[str, ...] = ()
-    """Arguments of the base, as NAME=VALUE: heads=[1,2,4] head_dim=16 window=4."""
-    recipe: fields.RecipeName = "laptop"
-    epochs: fields.Epochs = None
-    set: fields.Changes = ()
-    seeds: tuple[Seed, ...] = (0, 1)
-    """One run per seed and network; their mean decides."""
-    validation: Annotated[float, Within(0, 1, open_low=True, open_high=True)] = 0.2
-    """Share of each class's training images that is held out to decide on."""
-    margin: Annotated[float, Within(0, 100, open_high=True)] = 0.0
-    """Points of top-1 that a block must bring to be kept; a tie is not kept."""
-    max_candidates: Count | None = None
-    """Stop after this many networks besides the base."""
-    image_size: fields.ImageSize = None
     out: Path = Path("runs/buildup")
     """Folder for runs, record and figure."""
-    processes: fields.RunsAtATime = None
-    json: fields.Json = False
-    quiet: fields.Quiet = False
+    processes: option_types.RunsAtATime = None
+    json: option_types.Json = False
+    quiet: option_types.Quiet = False
 
 
 def run(options: Buildup) -> Result:
     """Search for the convolutions that should be attention."""
-    from vitascope.comparison.buildup import BuildUp, build_up
-    from vitascope.report.sections.buildup import says
-    from vitascope.report.tables.searches import buildup_table
-    from vitascope.report.tables.table import as_text
-    from vitascope.runs.train_model import pairs, recipe_from
+    from vitascope.comparison.buildup import build_up
+    from vitascope.report.sections.buildup import buildup_table, buildup_text
+    from vitascope.table import as_text
 
-    question = made_from(
-        options,
-        BuildUp,
-        model_args=pairs(options.model_args, "--model-args"),
-        recipe=recipe_from(options.recipe, options.epochs, options.set),
-    )
     with Progress(quiet=options.quiet or options.json) as bar:
-        answer = build_up(question, options.out, this_machine(options), progress=bar.tell)
-    summary = f"{as_text(buildup_table(answer))}\n\n{says(answer)}\n"
+        answer = build_up(options, options.out, this_machine(options), progress=bar.tell)
+    summary = f"{as_text(buildup_table(answer))}\n\n{buildup_text(answer)}\n"
     return with_figures("buildup", answer, summary, options.out)

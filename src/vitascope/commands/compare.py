@@ -3,39 +3,23 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from vitascope.commands import fields
-from vitascope.commands.engine import EngineOptions, engine_of
+from vitascope import option_types
+from vitascope.commands.engine import engine_of
 from vitascope.commands.result import FORMATS, Result
+from vitascope.comparison.options import CompareOptions
 from vitascope.errors import UserError
 from vitascope.hub_access import check_weights_can_be_had
 from vitascope.progress import Progress
-from vitascope.settings import Seed, Within, made_from
+from vitascope.runs.options import EngineOptions
 
 if TYPE_CHECKING:
     from vitascope.record import Record
 
 
-# The candidates of --pretrained where none are named: timm's, small, from hard to no locality.
-PRETRAINED_MODELS = (
-    "resnet18.a1_in1k",
-    "regnety_008.pycls_in1k",
-    "convnext_tiny.fb_in1k",
-    "efficientnet_b0.ra_in1k",
-    "swin_tiny_patch4_window7_224.ms_in1k",
-    "maxvit_tiny_tf_224.in1k",
-    "caformer_s18.sail_in1k",
-    "timm:convit_tiny.fb_in1k",
-    "deit_tiny_patch16_224.fb_in1k",
-    "vit_small_patch16_224.augreg_in21k_ft_in1k",
-    "vit_small_patch14_dinov2.lvd142m",
-    "vit_base_patch32_clip_224.openai",
-)
-
-
 @dataclass(frozen=True, kw_only=True)
-class Compare(EngineOptions):
+class Compare(CompareOptions, EngineOptions):
     """Find out which model, with how much built-in locality, suits your images.
 
     Trains every model on fractions of the images with several seeds, and answers with a table,
@@ -48,6 +32,7 @@ class Compare(EngineOptions):
       vitascope compare --data photos/ --image-size 64 --until decided --budget 2h
       vitascope compare --data photos/ --models vit_micro convit_micro swin_tiny_patch4_window7_224
       vitascope compare --data photos/ --pretrained --probe-only
+      vitascope compare --data photos/ --pretrained --until decided --budget 1h
       vitascope compare --data photos/ --pretrained --models resnet18 tf_efficientnet_lite0@a.pt
       vitascope compare --data photos/ --models vit_mini convit_mini --patch-sizes 2 4
     """
@@ -63,68 +48,15 @@ class Compare(EngineOptions):
         "out",
     )  # first in the help
 
-    data: fields.Data
-    models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
-    """Models of ours or timm's; gains are relative to the first. With --pretrained: NAME,
-    NAME@FILE, hf-hub:, local-dir:, hf:, a run's folder, package.module:function; twelve of timm's
-    when left out."""
-    patch_sizes: tuple[Annotated[int, Within(1, 1024)], ...] = ()
-    """Try every transformer of ours with patches of these sides: NAME+patch2, NAME+patch4. A finer
-    grid may bring accuracy and costs compute; the answer says how much."""
-    pretrained: bool = False
-    """Compare pretrained backbones instead of training from scratch: probe their frozen features,
-    fine-tune the best (recipe finetune_small), and recommend one."""
-    probe_only: bool = False
-    """With --pretrained: stop after the probe."""
-    groups: str | None = None
-    """Images that belong together, such as a patient's or a video's: a column of csv:, or a pattern
-    on file names (its first bracket, if there is one). A group is never divided by a split, and
-    confidence intervals count it as one."""
-    class_names: Path | None = None
-    """A file of readable class names: lines of folder,name."""
-    fractions: tuple[float, ...] = (0.1, 1.0)
-    """Shares of each class to train on."""
-    seeds: tuple[Seed, ...] = (0, 1, 2)
-    """One run per seed; more seeds give smaller error bars."""
-    margin: Annotated[float, Within(0, 100)] = 1.0
-    """Points of top-1 that are too few to matter: a cheaper model is recommended if it is shown to
-    lose no more than this to the best."""
-    validation: Annotated[float, Within(0, 1, open_high=True)] = 0.2
-    """Share of each class's training images that is held out to choose the model; test images only
-    measure how good the choice is. 0: choose on the test images too."""
-    folds: Annotated[int, Within(2, 100)] | None = None
-    """Cross-validate over this many folds of the training images, instead of holding one validation
-    share out; where the source has no test images, of all images. For few images: 5."""
-    metric: Literal["top1", "balanced"] = "top1"
-    """top1: share of images classified correctly; balanced: mean of that share over the classes."""
-    tune: bool = False
-    """Find a learning rate for each model first, in short runs with 1/4, 1/2, 1 and 2 times the
-    recipe's, measured on validation images. Automatic where a --budget leaves time for it."""
-    rates: tuple[str, ...] = ()
-    """Learning rates of models, as NAME=VALUE, such as those that --tune found."""
-    match: Literal["compute"] | None = None
-    """Change the widths of our models so that all have as many multiply-adds as the first."""
-    budget: str | None = None
-    """Finish within this time: 90s, 20m, 2h. As far as needed, small fractions are left out first,
-    then images are made smaller, then epochs go, never models or seeds; the output says which. Time
-    that is left goes to further seeds, as with --until decided."""
-    until: Literal["decided"] | None = None
-    """decided: add seeds in rounds, only to the models still in question, until the answer is clear
-    or no sensible number of seeds would make it so. The answer stays right 95 times in 100 however
-    often the results are looked at."""
-    recipe: fields.RecipeName = "laptop"
-    epochs: fields.Epochs = None
-    set: fields.Changes = ()
-    image_size: fields.ImageSize = None
     out: Path = Path("runs/compare")
     """Folder for runs, record and report."""
-    processes: fields.RunsAtATime = None
+    processes: option_types.RunsAtATime = None
     figures: bool = False
     """Also write the page's figures as PNG, SVG and PDF, for a paper."""
     print_commands: bool = False
     """Print one `vitascope train` per run, for a cluster's scheduler, and stop."""
-    json: fields.Json = False
-    quiet: fields.Quiet = False
+    json: option_types.Json = False
+    quiet: option_types.Quiet = False
 
 
 def run(options: Compare) -> Result:
@@ -142,16 +74,14 @@ def run(options: Compare) -> Result:
             )
         from vitascope.comparison.compare import commands
 
-        lines = commands(question_of(options), options.out)
+        lines = commands(options, options.out)
         return Result(records={}, summary="\n".join(lines), values={"commands": lines})
     from vitascope import record
     from vitascope.comparison.compare import compare as compared
-    from vitascope.comparison.planning import PlanOptions
+    from vitascope.report.sections.comparison import comparison_text
     from vitascope.report.sections.comparison_record import ComparisonRecord
-    from vitascope.report.tables.comparison import comparison_text
 
-    plan = made_from(options, PlanOptions)
-    answer = compared(question_of(options), options.out, _engine(options), plan)
+    answer = compared(options, options.out, _engine(options))
     keys = (
         *("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates"),
         "rounds",
@@ -180,32 +110,6 @@ def _with_page(
     return replace(result, values={**values, "report": str(page)})
 
 
-def _source_of(options: Compare) -> str:
-    """The images, with their groups and class names."""
-    from vitascope.data.sources.load import described
-
-    names = None if options.class_names is None else str(options.class_names)
-    return described(options.data, options.groups, names)
-
-
-def question_of(options: Compare) -> Any:
-    """Turn the options into the question of a comparison."""
-    from vitascope.comparison.patch_sizes import at_patch_sizes
-    from vitascope.comparison.question import Comparison, rates_from
-    from vitascope.runs.train_model import recipe_from
-
-    models = at_patch_sizes(options.models, options.patch_sizes)
-    return made_from(
-        options,
-        Comparison,
-        models=models,
-        recipe=recipe_from(options.recipe, options.epochs, options.set),
-        overrides=options.set,
-        data=_source_of(options),
-        rates=rates_from(options.rates, models),
-    )
-
-
 def _engine(options: Compare) -> Any:
     """Return where the runs are made.
 
@@ -220,13 +124,13 @@ def _engine(options: Compare) -> Any:
 def _pretrained(options: Compare) -> Result:
     """Probe and fine-tune pretrained networks, and recommend one."""
     _refuse_others(options)
-    check_weights_can_be_had(_models(options))
+    check_weights_can_be_had(options.backbones)
     from vitascope.comparison.pretrained.answer import choose_pretrained
-    from vitascope.report.tables.pretrained import pretrained_text
+    from vitascope.report.sections.pretrained import pretrained_text
 
     with Progress("probing", quiet=options.quiet or options.json) as bar:
         answer = choose_pretrained(
-            pretrained_question(options),
+            options,
             options.out,
             _engine(options),
             tell=bar.tell,
@@ -234,7 +138,7 @@ def _pretrained(options: Compare) -> Result:
         )
     keys = (
         *("probe", "race", "table", "recommendation", "order", "scratch", "fine_tuning"),
-        *("chosen_by", "reported_on", "skipped"),
+        *("chosen_by", "reported_on", "skipped", "rounds"),
     )
     return _with_page(options, {"pretrained": answer}, pretrained_text(answer), keys)
 
@@ -249,37 +153,7 @@ def _refuse_others(options: Compare) -> None:
         raise UserError(
             "--print-commands is not for --pretrained: the probe decides what is trained"
         )
-    if options.until:
-        raise UserError(
-            "--until decided is for trainings from scratch; with --pretrained give more --seeds, "
-            "or --folds to choose by every training image"
-        )
     for name in ("fractions", "tune", "rates", "match", "patch_sizes"):
         if getattr(options, name) != getattr(Compare, name):
             option = f"--{name.replace('_', '-')}"
             raise UserError(f"{option} is for trainings from scratch; leave it out or --pretrained")
-
-
-def _models(options: Compare) -> tuple[str, ...]:
-    """The candidates; those of a comparison from scratch are the command's default."""
-    return PRETRAINED_MODELS if options.models == Compare.models else options.models
-
-
-def pretrained_question(options: Compare) -> Any:
-    """Turn the options into the question of a comparison of pretrained networks."""
-    from vitascope.comparison.budget import seconds_from
-    from vitascope.comparison.pretrained.race import PretrainedQuestion
-    from vitascope.runs.train_model import recipe_from
-
-    name = "finetune_small" if options.recipe == Compare.recipe else options.recipe
-    plan = recipe_from(name, options.epochs, options.set)
-    if options.folds is not None or not options.validation:
-        plan = plan.override(finish="last")  # the images that measure must not choose the epoch
-    return made_from(
-        options,
-        PretrainedQuestion,
-        data=_source_of(options),
-        models=_models(options),
-        recipe=plan,
-        budget=None if options.budget is None else seconds_from(options.budget),
-    )

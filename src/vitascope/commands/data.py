@@ -5,7 +5,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from vitascope.commands import fields
+from vitascope import option_types
 from vitascope.commands.result import Result
 
 
@@ -24,14 +24,14 @@ class DataOptions:
     source: Annotated[
         str, Positional, arg(metavar="DATA", help="Images, as --data of the other commands.")
     ]
-    json: fields.Json = False
-    quiet: fields.Quiet = False
+    json: option_types.Json = False
+    quiet: option_types.Quiet = False
 
 
 def run(options: DataOptions) -> Result:
     """Count, check and describe the images of a source."""
     from vitascope.data.survey import file_sizes, surveyed
-    from vitascope.report.tables.table import Table, as_text, row
+    from vitascope.table import Table, as_text, row
 
     survey = surveyed(options.source)
     sizes = file_sizes(options.source)

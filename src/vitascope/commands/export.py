@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from vitascope.commands import fields
+from vitascope import option_types
 from vitascope.commands.result import Result
 from vitascope.errors import UserError
 
@@ -38,8 +38,8 @@ class Export:
     by_order: bool = False
     """NAME@FILE: the tensors of the file have other names than those of NAME, and stand in the same
     order."""
-    json: fields.Json = False
-    quiet: fields.Quiet = False
+    json: option_types.Json = False
+    quiet: option_types.Quiet = False
 
 
 def run(options: Export) -> Result:

@@ -1,25 +1,24 @@
 """``vitascope inspect``: look inside a model, or list its units."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-from vitascope.commands import fields
+from vitascope import option_types
 from vitascope.commands.result import Result
 from vitascope.hub_access import check_weights_can_be_had
+from vitascope.inspection.options import InspectOptions
 from vitascope.progress import Progress
-from vitascope.settings import Count, Processes, Seed, Tolerance, Within, made_from
 from vitascope.threads import use_threads
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from vitascope.inspection.inspect import InspectRequest
     from vitascope.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inspect:
+class Inspect(InspectOptions):
     """Look inside any model: attention, gates, frequencies, similarity, lesions.
 
     Measures: nonlocality, gates, windows, entropy, maps, fourier, variance, norms, cka, masking,
@@ -54,69 +53,10 @@ class Inspect:
         "out",
     )  # first in the help
 
-    model: fields.Model = field(kw_only=False)
-    data: fields.TestData = None
-    measures: tuple[str, ...] = ()
-    """What to measure, with spaces or commas between the names."""
-    list: bool = False
-    """List the model's units and stop; needs no images."""
-    layers: tuple[str, ...] = ("*",)
-    """Wildcards for attention layers: 'blocks.0.*'."""
-    units: tuple[str, ...] = ("*",)
-    """Wildcards for units, as --list names them: '*.mlp'."""
-    level: Literal["unit", "block"] = "unit"
-    """Units: each convolution on its own, or one unit per residual block of convolutions."""
-    end: Literal["nyquist", "released"] = "nyquist"
-    """Fourier: last frequency, 1.0 pi or one step less as in Park and Kim's released code."""
-    images: Count = 256
-    """Number of test images, drawn with the seed."""
-    batch_size: Count = 64
-    """Images per batch; CKA compares within a batch."""
-    image_size: fields.ModelSize = None
-    map_classes: fields.ClassNames = ()
-    epoch: int | None = None
-    """For a run: use the weights it kept at this epoch."""
-    other: str | None = None
-    """A second model: CKA between the two, on the same images."""
-    query: tuple[Annotated[float, Within(0, 1)], Annotated[float, Within(0, 1)]] = (0.5, 0.5)
-    """The patch whose maps are drawn: down and across, 0 to 1."""
-    grid: tuple[Count, Count] | None = None
-    """Patches down and across, for a model whose tokens cannot be traced to image positions."""
-    prefix_tokens: Annotated[int, Within(0)] | None = None
-    """Class and other tokens before the patches, for such a model."""
-    pretrained: fields.TimmWeights = False
-    model_args: fields.ModelArguments = ()
-    seed: Seed = 0
-    """Decides random weights and the choice of images."""
-    device: fields.Device = None
-    threads: fields.Threads = None
-    batches: Count = 16
-    """Hessian, landscape: mini-batches of 16 augmented training images."""
-    eigenvalues: Count = 5
-    """Hessian: eigenvalues of largest magnitude per mini-batch."""
-    tolerance: Tolerance = 1e-3
-    """Hessian: relative error at which an eigenvalue counts as found."""
-    points: Annotated[int, Within(2, 1000)] = 21
-    """Landscape: points along each direction."""
-    directions: Literal[1, 2] = 2
-    """Landscape: 1 for a curve, 2 for a surface."""
-    along: Literal["random", "input", "eigenvectors"] = "random"
-    """Landscape: random directions normalised by filter, by input filter, or the Hessian's
-    eigenvectors."""
-    weight_decay: Annotated[float, Within(0)] | None = None
-    """Curvature: weight of the l2 term; the recipe's when left out."""
-    batch_norm: Literal["running", "batch"] = "running"
-    """Curvature: which statistics BatchNorm uses."""
-    double: bool = False
-    """Curvature: compute in float64."""
-    recipe: str | None = None
-    """Curvature: recipe of augmentation and weight decay; a run's own, or laptop, when left out."""
-    processes: Processes = 1
-    """Hessian: mini-batches at a time."""
     out: Path | None = None
     """Folder for MEASURE.json, figures/ and report.html."""
-    json: fields.Json = False
-    quiet: fields.Quiet = False
+    json: option_types.Json = False
+    quiet: option_types.Quiet = False
 
 
 def run(options: Inspect, model: "nn.Module | None" = None) -> Result:
@@ -126,28 +66,25 @@ def run(options: Inspect, model: "nn.Module | None" = None) -> Result:
     use_threads(options.threads)
     from vitascope.inspection.inspect import inspect_subject, list_units
 
-    asked = settings_of(options)
     if options.list:
-        return _units(list_units(asked, model), options)
+        return _units(list_units(options, model), options)
     with Progress("inspecting", quiet=options.quiet or options.json) as bar:
-        inspection = inspect_subject(asked, bar.show, model)
-    from vitascope.report.instruments.robustness import READINGS
-    from vitascope.report.instruments.summary import left_out, summary_table
-    from vitascope.report.sections.inspection import inspected
-    from vitascope.report.tables.table import as_text
+        inspection = inspect_subject(
+            options,
+            bar.show,
+            model,
+            explorer=options.out is not None,
+            parts=None if options.out is None else options.out / "parts",
+        )
+    from vitascope.report.sections.inspection import inspected, left_out, summary_text
 
-    read = [
-        f"{record.kind}: {READINGS[record.kind](record)}"
-        for record in inspection.records.values()
-        if record.kind in READINGS
-    ]
     refused = [f"not {name}: {why}" for name, why in inspection.refused.items()]
     explorer = {} if inspection.explorer is None else {"explorer": inspection.explorer}
     measured = {name: dict(record.values) for name, record in inspection.records.items()}
-    table = [as_text(summary_table(inspection.records))] if inspection.records else []
+    summary = [summary_text(inspection.records)] if inspection.records else []
     result = Result(
         records={**inspection.records, **explorer},
-        summary="\n".join([*table, *read, *refused]),
+        summary="\n".join([*summary, *refused]),
         values={
             "subject": inspection.subject,
             "measures": measured,
@@ -162,8 +99,8 @@ def run(options: Inspect, model: "nn.Module | None" = None) -> Result:
 
 
 def _units(record: "Record", options: Inspect) -> Result:
-    from vitascope.report.tables.models import units_table
-    from vitascope.report.tables.table import as_text
+    from vitascope.report.sections.inspection import units_table
+    from vitascope.table import as_text
 
     if options.out is not None:
         record.save(options.out / "units")
@@ -171,34 +108,4 @@ def _units(record: "Record", options: Inspect) -> Result:
         records={"units": record},
         summary=as_text(units_table(record)),
         values={"units": record.values["units"], "size": record.values["size"]},
-    )
-
-
-def settings_of(options: Inspect) -> "InspectRequest":
-    """Turn the options into a request for measurements."""
-    from vitascope.inspection.curvature import Curvature
-    from vitascope.inspection.inspect import InspectRequest
-    from vitascope.runs.train_model import pairs
-    from vitascope.training.classes import class_pairs
-    from vitascope.training.run_folder.run import run_folder
-
-    curvature = made_from(
-        options,
-        Curvature,
-        num_batches=options.batches,
-        batch_size=Curvature.batch_size,
-        num_eigenvalues=options.eigenvalues,
-        parts=options.out and options.out / "parts",
-    )
-    return made_from(
-        options,
-        InspectRequest,
-        subject=str(run_folder(options.model)),
-        measures=tuple(name for word in options.measures for name in word.split(",") if name),
-        num_images=options.images,
-        map_classes=class_pairs(options.map_classes),
-        num_prefix_tokens=options.prefix_tokens,
-        model_args=pairs(options.model_args, "--model-args"),
-        curvature=curvature,
-        explorer=options.out is not None,
     )

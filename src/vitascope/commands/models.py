@@ -10,7 +10,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from vitascope.commands import fields
+from vitascope import option_types
 from vitascope.commands.result import Result
 from vitascope.errors import UserError
 from vitascope.progress import Progress
@@ -43,21 +43,21 @@ class Models:
     """--speed: images per batch."""
     rounds: Count = 5
     """--speed: turns of each model."""
-    image_size: fields.ModelSize = None
-    device: fields.Device = None
-    threads: fields.Threads = None
+    image_size: option_types.ModelSize = None
+    device: option_types.Device = None
+    threads: option_types.Threads = None
     out: Path | None = None
     """Also write the table as a record, OUT.json."""
-    json: fields.Json = False
-    quiet: fields.Quiet = False
+    json: option_types.Json = False
+    quiet: option_types.Quiet = False
 
 
 def run(options: Models) -> Result:
     """List, count, time or draw."""
     if options.attention_map is not None:
         from vitascope.inspection.first_maps import initial_maps
+        from vitascope.measure.attention.figures import first_maps
         from vitascope.report.figures.paper_renderer import write_figure
-        from vitascope.report.instruments.heads import first_maps
 
         path = write_figure(first_maps(initial_maps().to_record()), options.attention_map)
         return Result(records={}, summary=str(path), values={"path": str(path)})
@@ -113,8 +113,8 @@ def _millions(count: int) -> str:
 
 def _table(options: Models) -> Result:
     from vitascope.loading.model_sizes import PAPER, names, table1, to_record
-    from vitascope.report.tables.models import model_sizes_table
-    from vitascope.report.tables.table import as_text
+    from vitascope.report.sections.models import model_sizes_table
+    from vitascope.table import as_text
 
     started = perf_counter()
     chosen = [n for n in names(options.pattern) if options.pattern] or list(PAPER)
@@ -140,8 +140,8 @@ def _speed(options: Models) -> Result:
 
     from vitascope.loading.opening import open_model
     from vitascope.measure.throughput import by_turns
-    from vitascope.report.tables.models import throughput_table
-    from vitascope.report.tables.table import as_text
+    from vitascope.report.sections.models import throughput_table
+    from vitascope.table import as_text
 
     models = {
         name: open_model(name, image_size=options.image_size, device=options.device)

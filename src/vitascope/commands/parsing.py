@@ -29,6 +29,7 @@ from tyro.conf import Positional
 
 from vitascope.atomic import check_writable
 from vitascope.errors import UserError, printable, unknown
+from vitascope.runs.options import EngineOptions
 from vitascope.settings import check, check_type, command_line, taken, types_in
 
 if TYPE_CHECKING:
@@ -121,10 +122,10 @@ def _help_of(kind: Any) -> Any:
 
 
 def option_texts(kind: Any) -> dict[str, str]:
-    """Return the help of each option: those of the command itself first, then those it inherits."""
+    """Return the help of each option, those of a cluster last."""
     hints = get_type_hints(kind, include_extras=True)
     texts: dict[str, str] = {}
-    for each in kind.__mro__[:-1]:
+    for each in sorted(kind.__mro__[-2::-1], key=lambda each: each is EngineOptions):
         definition: Any = ast.parse(getsource(each)).body[0]
         below = {
             ast.unparse(attribute.target): str(ast.literal_eval(text.value))
@@ -135,7 +136,7 @@ def option_texts(kind: Any) -> dict[str, str]:
             marks = getattr(hints[name], "__metadata__", ())
             shared = (getattr(mark, "help", None) for mark in marks)
             text = below.get(name) or next(filter(None, shared), "")
-            texts.setdefault(name, " ".join(text.split()))
+            texts[name] = " ".join(text.split())
     return texts
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from vitascope.commands import fields
+from vitascope import option_types
 from vitascope.commands.result import Result
 from vitascope.errors import UserError
 from vitascope.progress import Progress
@@ -40,10 +40,10 @@ class Predict:
     calibration --out FOLDER`."""
     batch_size: Count = 64
     """Images at a time."""
-    device: fields.Device = None
-    threads: fields.Threads = None
-    json: fields.Json = False
-    quiet: fields.Quiet = False
+    device: option_types.Device = None
+    threads: option_types.Threads = None
+    json: option_types.Json = False
+    quiet: option_types.Quiet = False
 
 
 def run(options: Predict) -> Result:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from vitascope.commands import fields
+from vitascope import option_types
 from vitascope.commands.result import Result
 from vitascope.errors import UserError
 
@@ -42,7 +42,7 @@ class Report:
     """Images that --serve shows at first; needed for a model given by name, a run has its own."""
     port: int = 8000
     """Port of --serve; 0 takes a free one."""
-    json: fields.Json = False
+    json: option_types.Json = False
     quiet: bool = False
     """Print nothing but errors."""
 
@@ -56,8 +56,7 @@ def run(options: Report) -> Result | None:
 
         serve(options.paths, port=options.port, data=options.data)
         return None
-    from vitascope.report.contents import KINDS, compose
-    from vitascope.report.page import write_report
+    from vitascope.report.page import KINDS, compose, write_report
     from vitascope.report.records import find
 
     folder, name = _place(options)

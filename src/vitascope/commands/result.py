@@ -104,20 +104,20 @@ class Result:
     @property
     def _shown(self) -> bool:
         """Return whether there is anything that a page shows."""
-        from vitascope.report.contents import KINDS
+        from vitascope.report.page import KINDS
 
         return any(record.kind in KINDS for record in self.records.values())
 
     def report(self) -> Any:
         """The contents of the page."""
-        from vitascope.report.contents import compose
-        from vitascope.report.records import Found, Source
+        from vitascope.report.page import compose
+        from vitascope.report.records import FoundRecords, Source
 
         sources = [
             Source(path=Path(f"{name}.json"), record=record)
             for name, record in self.records.items()
         ]
-        return compose(Found(sources=tuple(sources)))
+        return compose(FoundRecords(sources=tuple(sources)))
 
 
 def rows_of(record: "Record") -> list[dict[str, Any]]:

@@ -9,12 +9,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from vitascope.commands import buildup, fields, spectra
-from vitascope.commands.engine import EngineOptions, engine_of
+from vitascope import option_types
+from vitascope.commands import buildup, spectra
+from vitascope.commands.engine import engine_of
 from vitascope.commands.parsing import parse, show
 from vitascope.commands.result import Result
 from vitascope.errors import UserError, printable, unknown
-from vitascope.settings import Count, Seed, fields_of
+from vitascope.runs.options import EngineOptions
+from vitascope.settings import Count, Seed
 
 # Studies with options of their own: their options, and what answers them.
 SEARCHES: dict[str, tuple[type[Any], Callable[[Any], Result]]] = {
@@ -52,7 +54,7 @@ class StudyOptions(EngineOptions):
     images and epochs; smoke: seconds."""
     data: tuple[str, ...] = ()
     """Images, as for `vitascope train`, several if studies need different ones; laptop: digits."""
-    image_size: fields.ImageSize = None
+    image_size: option_types.ImageSize = None
     recipe: str | None = None
     """Another recipe than the scale's."""
     epochs: Count | None = None
@@ -65,15 +67,15 @@ class StudyOptions(EngineOptions):
     runs whose answers any of them kept."""
     out: Path = Path("runs/studies")
     """Folder for runs, records and figures."""
-    processes: fields.RunsAtATime = None
+    processes: option_types.RunsAtATime = None
     plan: bool = False
     """Print what would be run and what it costs (paper: GPU-hours and memory, computed; desk:
     core-hours, from timed steps), and stop."""
     keep: Path | None = None
     """Copy what is worth keeping of the finished runs into this folder: records, predictions,
     metrics, readings; no weights."""
-    json: fields.Json = False
-    quiet: fields.Quiet = False
+    json: option_types.Json = False
+    quiet: option_types.Quiet = False
 
 
 def usage() -> str:
@@ -176,7 +178,7 @@ def run(name: str, options: StudyOptions) -> Result:
 def _answered(study: Any, options: StudyOptions) -> Result:
     """Answer one study of a paper, whose images are known to be there."""
     from vitascope.papers.answer import answer
-    from vitascope.report.tables.study import study_text
+    from vitascope.report.sections.study import study_text
 
     record = answer(
         study, scale_of(study, options), options.out, engine_of(options), options.records
@@ -195,7 +197,9 @@ def scale_of(study: Any, options: StudyOptions) -> Any:
     changes: dict[str, Any] = {
         "data": next(iter([*fitting, *options.data]), usual),
         "seeds": options.seeds or tuple(range(study.seeds.get(options.scale, 0))) or None,
-        **fields_of(options, ("image_size", "epochs", "recipe")),
+        "image_size": options.image_size,
+        "epochs": options.epochs,
+        "recipe": options.recipe,
     }
     given = {name: value for name, value in changes.items() if value is not None}
     return replace(SCALES[options.scale], **given)
@@ -205,7 +209,7 @@ def run_papers(studies: Sequence[Any], options: StudyOptions) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
     from vitascope.papers.answer import check_images
     from vitascope.report.page import write_folder_page
-    from vitascope.report.tables.study import CountedClaim, correction, tally, tested
+    from vitascope.report.sections.claims import CountedClaim, correction, tally, tested
     from vitascope.runs.cache import keep
 
     if options.keep is not None and options.plan:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import arg
 
-from vitascope.commands import fields
-from vitascope.commands.engine import EngineOptions, engine_of
+from vitascope import option_types
+from vitascope.commands.engine import engine_of
 from vitascope.commands.parsing import typed_line
 from vitascope.commands.result import Result
 from vitascope.errors import UserError
+from vitascope.runs.options import EngineOptions
 from vitascope.settings import Seed
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Train(EngineOptions):
     model: str | None = field(default=None, kw_only=False)
     """A model of ours or timm's: `vitascope models` lists them. NAME@FILE, or a run's folder,
     starts from their weights."""
-    data: fields.OptionalData = None
+    data: option_types.OptionalData = None
     out: Path
     """Folder for the run."""
     from_comparison: Annotated[Path | None, arg(aliases=["--from"])] = None
@@ -58,21 +59,22 @@ class Train(EngineOptions):
     task: Literal["classification", "segmentation", "vqa"] = "classification"
     """segmentation: a backbone under a head, in ADE20K's layout (ade20k:PATH), by its mean IoU;
     vqa: vilt_base or vilt_micro on VQAv2's layout (vqa:PATH), measured by the VQA score."""
-    recipe: fields.TaskRecipe = None
-    epochs: fields.Epochs = None
+    recipe: option_types.TaskRecipe = None
+    epochs: option_types.Epochs = None
     fraction: float | None = None
     """Train on this share of each class; with scale_epochs in the recipe, epochs grow to match."""
     validation: float | None = None
     """Hold out this share of each class's training images, and measure on it instead of the test
     images."""
     fold: str | None = None
-    """Measure on this fold of the training images, as WHICH/COUNT, and train on the others: 2/5.
-    Where the source has no test images, the folds are of all images."""
-    set: fields.Changes = ()
+    """Measure on this fold of the training images, as WHICH/COUNT, and train on the others: 2/5
+    (2/5/1 deals the images out anew, with seed 1). Where the source has no test images, the folds
+    are of all images."""
+    set: option_types.Changes = ()
     model_args: tuple[str, ...] = ()
     """Arguments of the model, as NAME=VALUE: num_gpsa_blocks=2 locality_strength=2; for
     segmentation also head=fpn width=128."""
-    image_size: fields.ImageSize = None
+    image_size: option_types.ImageSize = None
     pretrained: bool = False
     """Start from timm's pretrained weights for the model, with a new head for these classes."""
     weights: Path | None = None
@@ -87,9 +89,9 @@ class Train(EngineOptions):
     """Decides the initial weights, the order of the images and the augmentation."""
     resume: bool = False
     """Continue the run in OUT, if there is one."""
-    device: fields.Device = None
-    workers: fields.WorkerCount = 0
-    threads: fields.Threads = None
+    device: option_types.Device = None
+    workers: option_types.WorkerCount = 0
+    threads: option_types.Threads = None
     fsdp: bool = False
     """Shard the model over the processes of torchrun."""
     trackers: tuple[str, ...] | None = None
@@ -100,8 +102,8 @@ class Train(EngineOptions):
     pictures: bool = False
     """Send the trackers pictures of attention maps, gates and nonlocality too, at about ten epochs
     spaced evenly on a log scale (tensorboard, wandb, aim, clearml, swanlab)."""
-    json: fields.Json = False
-    quiet: fields.Quiet = False
+    json: option_types.Json = False
+    quiet: option_types.Quiet = False
 
 
 _ANY_TASK = (  # options of every task; the others are for classification
@@ -202,7 +204,7 @@ def _classification(options: Train, given: dict[str, Any]) -> Result | None:
     del given["task"], given["no_tracking"], given["pictures"]
     given |= {"trackers": () if options.no_tracking else options.trackers}
     if options.pictures:
-        from vitascope.report.instruments.pictures import pictures
+        from vitascope.report.exports import pictures
 
         given["draw"] = pictures
     done = train_once(**given | {"recipe": options.recipe or "laptop"})
@@ -210,7 +212,7 @@ def _classification(options: Train, given: dict[str, Any]) -> Result | None:
 
 
 def _other(options: Train, given: dict[str, Any]) -> Result:
-    from vitascope.report.tables.models import METRICS
+    from vitascope.report.sections.task import METRICS
     from vitascope.runs.tasks.training import train_task_once
 
     usual = {field.name: field.default for field in dataclasses.fields(Train)}

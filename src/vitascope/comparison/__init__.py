@@ -1,6 +1,6 @@
 """``vitascope compare``: which model, with how much built-in locality, for these images?
 
-:mod:`.question` says what is asked, :mod:`.compare` trains and answers.
+:mod:`.options` has the options, :mod:`.question` what they ask; :mod:`.compare` trains and answers.
 
 Before: :mod:`.timing` says how long it takes, :mod:`.budget` what is left out, :mod:`.tuning` finds
 learning rates, :mod:`.matching` widths of equal cost; :mod:`.planning` joins them. After:

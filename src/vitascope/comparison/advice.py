@@ -12,13 +12,13 @@ from typing import Any, Literal
 from vitascope import stats
 from vitascope.comparison.cautions import Trainings, cautions
 from vitascope.comparison.evidence import Evidence, FractionResults, tabulate
+from vitascope.comparison.options import Metric
 from vitascope.comparison.patch_sizes import finer_grids
 from vitascope.reliability import TOO_WIDE
 from vitascope.stats.recommendation import SPELT_OUT, undecided_between
 
 FEW_TESTS = 500  # below these images in folds say more
 
-Metric = Literal["top1", "balanced"]
 METRICS: Mapping[Metric, str] = {"top1": "correct", "balanced": "balanced accuracy"}
 
 

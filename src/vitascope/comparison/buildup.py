@@ -19,15 +19,16 @@ when its 95 % interval lies on one side of the margin, otherwise *undecided*.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from inspect import signature
 from pathlib import Path
 from statistics import fmean, stdev
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Any
 
 from torch import nn
 
+from vitascope.comparison.options import BuildupOptions
 from vitascope.data import Dataset, subset
 from vitascope.errors import UserError
 from vitascope.loading.model_sizes import count
@@ -43,8 +44,8 @@ from vitascope.runs.cache import (
 )
 from vitascope.runs.executor import Engine, run_all
 from vitascope.runs.spec import Reading, Training
-from vitascope.runs.train_model import load_images
-from vitascope.settings import Count, Seed, Side, Within, check
+from vitascope.runs.train_model import load_images, recipe_from
+from vitascope.settings import check, pairs
 from vitascope.stats import difference, judge
 from vitascope.training import Recipe, check_trainable, load_run, lock_folder
 
@@ -58,52 +59,58 @@ _SAME = ("base", "model_args", "data", "image_size", "validation", "recipe")
 _ROUNDING = 1e-9  # points; one image is worth far more
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildUp:
-    """A search by the build-up rule: base network, images, recipe and margin."""
+def _refuse_mistakes(options: BuildupOptions) -> None:
+    """Refuse what cannot be asked, before images are loaded."""
+    seeds = options.seeds
+    check(options)
+    _training(options, ())
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise UserError(f"seeds must be one or more different ones, not {list(seeds)}")
 
-    data: str
-    recipe: Recipe
-    base: str = "resnet"
-    model_args: Mapping[str, Any] = field(default_factory=dict)
-    seeds: tuple[Seed, ...] = (0, 1)
-    # points of top-1 that a block must bring
-    margin: Annotated[float, Within(0, 100, open_high=True)] = 0.0
-    # share of each class's training images that decides
-    validation: Annotated[float, Within(0, 1, open_low=True, open_high=True)] = 0.2
-    max_candidates: Count | None = None
-    image_size: Side | None = None
 
-    def __post_init__(self) -> None:
-        check(self)
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise UserError(f"seeds must be one or more different ones, not {list(self.seeds)}")
+def _recipe(options: BuildupOptions) -> Recipe:
+    return recipe_from(options.recipe, options.epochs, options.set)
 
-    @property
-    def config(self) -> dict[str, Any]:
-        """The fields as plain types, for a record."""
-        return dict(plain({**asdict(self), "recipe": self.recipe.to_dict()}))
 
-    @property
-    def whole(self) -> Dataset:
-        """All images."""
-        return load_images(self.data, self.image_size)
+def _model_args(options: BuildupOptions) -> dict[str, Any]:
+    return pairs(options.model_args, "--model-args")
 
-    @property
-    def chooser(self) -> Dataset:
-        """The images to choose by: a part of the training images is their test set."""
-        return load_images(self.data, self.image_size, self.validation)
 
-    def training(self, kinds: Kinds) -> Training:
-        """Return how the network of these kinds is trained."""
-        return Training(
-            model=self.base,
-            model_args={**self.model_args, "kinds": kinds},
-            data=self.data,
-            image_size=self.image_size,
-            validation=self.validation,
-            recipe=self.recipe,
-        )
+def _config(options: BuildupOptions) -> dict[str, Any]:
+    """What is asked, as records keep it."""
+    return {
+        "data": options.data,
+        "recipe": plain(_recipe(options).to_dict()),
+        "base": options.base,
+        "model_args": plain(_model_args(options)),
+        "seeds": list(options.seeds),
+        "margin": options.margin,
+        "validation": options.validation,
+        "max_candidates": options.max_candidates,
+        "image_size": options.image_size,
+    }
+
+
+def _whole(options: BuildupOptions) -> Dataset:
+    """All images."""
+    return load_images(options.data, options.image_size)
+
+
+def _chooser(options: BuildupOptions) -> Dataset:
+    """The images to choose by: a part of the training images is their test set."""
+    return load_images(options.data, options.image_size, options.validation)
+
+
+def _training(options: BuildupOptions, kinds: Kinds) -> Training:
+    """Return how the network of these kinds is trained."""
+    return Training(
+        model=options.base,
+        model_args={**_model_args(options), "kinds": kinds},
+        data=options.data,
+        image_size=options.image_size,
+        validation=options.validation,
+        recipe=_recipe(options),
+    )
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,7 @@ def improves(trial: Sequence[float], before: Sequence[float], margin: float = 0.
 
 
 def build_up(
-    question: BuildUp,
+    options: BuildupOptions,
     out: str | Path,
     engine: Engine | None = None,
     *,
@@ -157,7 +164,7 @@ def build_up(
     The record is ``out/buildup.json``, written anew after every candidate.
 
     Args:
-        question: What to ask; more seeds or candidates, or another margin, may be asked of the
+        options: What to ask; more seeds or candidates, or another margin, may be asked of the
             same folder later.
         out: Folder for runs and record.
         engine: Where the runs are made; one after the other in this process when left out.
@@ -168,79 +175,80 @@ def build_up(
     """
     out, started, engine = Path(out), perf_counter(), engine or Engine()
     load_images.cache_clear()  # they may have changed since
-    question = _with_base(question)
-    start = Candidate(_first_kinds(question))
+    _refuse_mistakes(options)
+    options = _with_base(options)
+    start = Candidate(_first_kinds(options))
     rule = candidates(start.kinds)
     trial = next(rule, None)
     if trial is None:
-        raise UserError(f"{question.base} has no block to replace in {' '.join(start.kinds)}")
+        raise UserError(f"{options.base} has no block to replace in {' '.join(start.kinds)}")
     with lock_folder(out):
-        refuse_other(out / "buildup", question.config, _SAME, "build-up")
+        refuse_other(out / "buildup", _config(options), _SAME, "build-up")
         if not (out / "buildup.json").exists():
-            Record(kind="buildup", config=question.config, seed=question.seeds[0]).save(
+            Record(kind="buildup", config=_config(options), seed=options.seeds[0]).save(
                 out / "buildup"
             )
-        _run(question, [start.kinds, trial.kinds], out, engine)  # neither waits for an answer
-        best = {**asdict(start), **_scored(question, start.kinds, out)}
+        _run(options, [start.kinds, trial.kinds], out, engine)  # neither waits for an answer
+        best = {**asdict(start), **_scored(options, start.kinds, out)}
         best |= {"change": None, "kept": True}
         rows, answer = [best], None
-        most = question.max_candidates
+        most = options.max_candidates
         while trial is not None and (most is None or len(rows) <= most):
-            _run(question, [trial.kinds], out, engine)
-            row = {**asdict(trial), **_scored(question, trial.kinds, out)}
+            _run(options, [trial.kinds], out, engine)
+            row = {**asdict(trial), **_scored(options, trial.kinds, out)}
             row["change"] = row["top1"] - best["top1"]
-            row |= _change(question, trial.kinds, best["kinds"], out)
-            row["kept"] = improves(row["top1_seeds"], best["top1_seeds"], question.margin)
+            row |= _change(options, trial.kinds, best["kinds"], out)
+            row["kept"] = improves(row["top1_seeds"], best["top1_seeds"], options.margin)
             best = row if row["kept"] else best
             rows.append(row)
             progress(_line(row))
             trial = _next(rule, row["kept"])
-            answer = _record(question, rows, trial is None, perf_counter() - started)
-            trainings = {"-".join(row["kinds"]): question.training(row["kinds"]) for row in rows}
-            answer = replace(answer, arrays=correct_arrays(trainings, question.seeds, out))
+            answer = _record(options, rows, trial is None, perf_counter() - started)
+            trainings = {"-".join(row["kinds"]): _training(options, row["kinds"]) for row in rows}
+            answer = replace(answer, arrays=correct_arrays(trainings, options.seeds, out))
             answer.save(out / "buildup")
     assert answer is not None  # there is a first candidate
     return answer
 
 
-def _with_base(question: BuildUp) -> BuildUp:
+def _with_base(options: BuildupOptions) -> BuildupOptions:
     """The question about a model: ``resnet`` alone means one of the images' size."""
-    if question.base not in SIZED:
-        return question
-    small, large = SIZED[question.base]
-    fitting = small if max(question.whole.train.size[1:]) <= SMALL else large
-    return replace(question, base=fitting)
+    if options.base not in SIZED:
+        return options
+    small, large = SIZED[options.base]
+    fitting = small if max(_whole(options).train.size[1:]) <= SMALL else large
+    return replace(options, base=fitting)
 
 
-def _first_kinds(question: BuildUp) -> Kinds:
+def _first_kinds(options: BuildupOptions) -> Kinds:
     """The kinds of the base's blocks; also the first test of whether it can be trained."""
-    chooser, drop_path = question.chooser, question.recipe.drop_path
-    model = build(question.base, chooser, drop_path=drop_path, **question.model_args).model
+    chooser, drop_path = _chooser(options), _recipe(options).drop_path
+    model = build(options.base, chooser, drop_path=drop_path, **_model_args(options)).model
     kinds: Any = getattr(model, "kinds", None)
-    plan = recipe_of(question.training(kinds or ()), question.seeds[0], chooser)
+    plan = recipe_of(_training(options, kinds or ()), options.seeds[0], chooser)
     check_trainable(model, chooser, plan)
     if not kinds:
         able = [name for name, (made, _) in OURS.items() if "kinds" in signature(made).parameters]
         raise UserError(
-            f"{question.base} does not declare the blocks of its stages (kinds); these do: "
+            f"{options.base} does not declare the blocks of its stages (kinds); these do: "
             f"{', '.join(sorted(able))}"
         )
     return tuple(kinds)
 
 
-def _run(question: BuildUp, networks: Sequence[Kinds], out: Path, engine: Engine) -> None:
+def _run(options: BuildupOptions, networks: Sequence[Kinds], out: Path, engine: Engine) -> None:
     """Every network with every seed, trained and measured on the test images."""
-    trainings = [question.training(kinds) for kinds in networks]
-    run_all([(t, (TEST,), seed) for t in trainings for seed in question.seeds], out, engine)
+    trainings = [_training(options, kinds) for kinds in networks]
+    run_all([(t, (TEST,), seed) for t in trainings for seed in options.seeds], out, engine)
 
 
-def _scored(question: BuildUp, kinds: Kinds, out: Path) -> dict[str, Any]:
+def _scored(options: BuildupOptions, kinds: Kinds, out: Path) -> dict[str, Any]:
     """Return the cost and the accuracies of a trained network."""
-    training = question.training(kinds)
-    model = build(question.base, question.chooser, **training.model_args).model
-    parameters, multiply_adds = count(model, question.whole.train.size)
-    runs = [load_run(folder_of(training, seed, out)) for seed in question.seeds]
-    read = [reading_of(training, TEST, seed, out) for seed in question.seeds]
+    training = _training(options, kinds)
+    model = build(options.base, _chooser(options), **training.model_args).model
+    parameters, multiply_adds = count(model, _whole(options).train.size)
+    runs = [load_run(folder_of(training, seed, out)) for seed in options.seeds]
+    read = [reading_of(training, TEST, seed, out) for seed in options.seeds]
     return {
         "num_msa": "".join(kinds).count("a"),
         "heads": [_heads(stage) for stage in model.stages],
@@ -253,14 +261,14 @@ def _scored(question: BuildUp, kinds: Kinds, out: Path) -> dict[str, Any]:
     }
 
 
-def _change(question: BuildUp, trial: Kinds, before: Kinds, out: Path) -> dict[str, Any]:
+def _change(options: BuildupOptions, trial: Kinds, before: Kinds, out: Path) -> dict[str, Any]:
     """Judge the difference to the best network so far."""
-    pair = {"trial": question.training(trial), "kept": question.training(before)}
-    right = correct_arrays(pair, question.seeds, out)
+    pair = {"trial": _training(options, trial), "kept": _training(options, before)}
+    right = correct_arrays(pair, options.seeds, out)
     if len(right) < len(pair):
         return {"verdict": "undecided"}
-    estimate = difference(*right.values(), groups=question.chooser.test.groups)
-    judged = judge(estimate, margin=question.margin)
+    estimate = difference(*right.values(), groups=_chooser(options).test.groups)
+    judged = judge(estimate, margin=options.margin)
     verdicts = {"agrees": "helps", "disagrees": "hurts"}
     return {
         "verdict": verdicts.get(judged.verdict, "undecided"),
@@ -296,7 +304,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _record(
-    question: BuildUp,
+    options: BuildupOptions,
     rows: Sequence[dict[str, Any]],
     complete: bool,
     seconds: float,
@@ -304,19 +312,19 @@ def _record(
     """Return the record of the search so far."""
     values = {
         "question": "Which conv blocks should become MSA blocks?",
-        "base": question.base,
-        "data": question.whole.name,
+        "base": options.base,
+        "data": _whole(options).name,
         "images": {
-            "train": len(subset(question.chooser.train, question.recipe.subset)),
-            "validation": len(question.chooser.test),
-            "test": len(question.whole.test),
+            "train": len(subset(_chooser(options).train, _recipe(options).subset)),
+            "validation": len(_chooser(options).test),
+            "test": len(_whole(options).test),
         },
-        "seeds": list(question.seeds),
-        "margin": question.margin,
+        "seeds": list(options.seeds),
+        "margin": options.margin,
         "candidates": list(rows),
         "kinds": next(row["kinds"] for row in reversed(rows) if row["kept"]),
         "complete": complete,
         "training_seconds": sum(row["seconds"] for row in rows),
     }
-    config, seed = question.config, question.seeds[0]
+    config, seed = _config(options), options.seeds[0]
     return Record(kind="buildup", values=values, config=config, seed=seed, seconds=seconds)

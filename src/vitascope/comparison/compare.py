@@ -28,8 +28,9 @@ from vitascope.comparison.advice import advise
 from vitascope.comparison.cautions import Trainings, typed_command
 from vitascope.comparison.evidence import Evidence, crossings, tabulate
 from vitascope.comparison.finished_runs import FinishedRuns, Key
-from vitascope.comparison.planning import ComparisonPlan, PlanOptions, make_plan, save_plan
-from vitascope.comparison.question import LOOKS, SAME, Comparison
+from vitascope.comparison.options import CompareOptions
+from vitascope.comparison.planning import ComparisonPlan, make_plan, save_plan
+from vitascope.comparison.question import LOOKS, SAME, Comparison, comparison_of
 from vitascope.comparison.rounds import Rounds, in_rounds, most_seeds
 from vitascope.comparison.tuning import tuning_record, tuning_runs
 from vitascope.data import Dataset
@@ -63,35 +64,29 @@ PHOTOGRAPH = 64  # pixels a side from which images in colour are taken for photo
 FEW_IMAGES = 20_000  # photographs below which a pretrained network usually wins
 
 
-def commands(question: Comparison, out: str | Path) -> list[str]:
+def commands(options: CompareOptions, out: str | Path) -> list[str]:
     """One ``vitascope train`` per run, for any scheduler; `compare` then finds them finished."""
     return [
         command(training, seed, Path(out), images_of(training))
-        for training, _, seed in question.runs()
+        for training, _, seed in comparison_of(options).runs()
     ]
 
 
-def compare(
-    question: Comparison,
-    out: str | Path,
-    engine: Engine | None = None,
-    options: PlanOptions | None = None,
-) -> Record:
+def compare(options: CompareOptions, out: str | Path, engine: Engine | None = None) -> Record:
     """Train what is not trained yet, and answer. The record is ``out/compare.json``.
 
     Args:
-        question: What to ask; more models, fractions or seeds may be asked of the same folder
+        options: What to ask; more models, fractions or seeds may be asked of the same folder
             later.
         out: Folder for runs and record.
         engine: Where the runs are made; one after the other in this process when left out.
-        options: A budget of time, tuned learning rates, matched widths.
 
     Raises:
         UserError: For what cannot work, before anything is written; or if another process is at
             work in ``out``, or the folder holds another comparison.
     """
-    out, started, made, asked_size = Path(out), perf_counter(), provenance(), question.image_size
-    engine, options = engine or Engine(), options or PlanOptions()
+    out, started, made, asked_size = Path(out), perf_counter(), provenance(), options.image_size
+    question, engine = comparison_of(options), engine or Engine()
     load_images.cache_clear()  # they may have changed since
     dataset = load_images(question.data, question.image_size, split=question.folds is None)
     _check_labels(dataset)
@@ -126,23 +121,38 @@ def compare(
             time = _Time(plan, out, engine.processes, started, wanted(question))
             most = time.most(question)
             if most > len(question.seeds) and len(question.models) > 1:
-                question, rounds = in_rounds(
-                    question,
-                    most,
+                longer = question
+
+                def evidence() -> Evidence:
+                    return FinishedRuns(question=longer, dataset=dataset, out=out).chosen
+
+                def add(models: tuple[str, ...]) -> bool:
+                    nonlocal longer
+                    there, more = wanted(longer), longer.with_another_seed(models)
+                    runs = [run for run in wanted(more) if run not in there]
+                    if not time.affordable(runs):
+                        return False
+                    longer = more
+                    make(runs)
+                    return True
+
+                rounds = in_rounds(
+                    evidence,
+                    add,
                     {name: size["multiply_adds"] for name, size in sizes.items()},
-                    finished=lambda asked: FinishedRuns(question=asked, dataset=dataset, out=out),
-                    runs_of=wanted,
-                    make=make,
-                    affordable=time.affordable,
+                    first=len(question.seeds),
+                    most=most,
+                    margin=question.margin,
                     tell=progress.tell,
                 )
+                question = longer
             done = FinishedRuns(question=question, dataset=dataset, out=out)
             leak = survey.leak if survey.leaks else ""
             return _answer(done, plan, sizes, rounds, leak, made, perf_counter() - started)
 
 
 def _planned(
-    question: Comparison, options: PlanOptions, out: Path, processes: int, began: float
+    question: Comparison, options: CompareOptions, out: Path, processes: int, began: float
 ) -> ComparisonPlan:
     def at(asked: Comparison) -> tuple[Dataset, dict[str, Recipe]]:
         """The images of a run on most of them, and its recipes."""

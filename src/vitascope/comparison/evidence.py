@@ -38,7 +38,8 @@ class Evidence:
     name: str  # of the images: "validation", "held-out" or "test"
     runs: tuple[RunResult, ...]
     labels: np.ndarray | None = None  # true classes, where the accuracy is balanced over them
-    folds: np.ndarray | None = None  # of each image, where every one was tested once a seed
+    # of each image, where every one was tested once a seed; (seeds, images) where dealt anew
+    folds: np.ndarray | None = None
     groups: np.ndarray | None = None  # a patient or video for each image
 
     @property

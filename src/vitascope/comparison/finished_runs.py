@@ -15,6 +15,7 @@ import numpy as np
 from vitascope.comparison.evidence import Evidence, RunResult
 from vitascope.comparison.question import TEST, Comparison
 from vitascope.data import Dataset, Subset, subset
+from vitascope.data.held_out import dealt_out
 from vitascope.data.images import ImageSet
 from vitascope.errors import UserError
 from vitascope.inspection.evaluation import LISTS, mistakes
@@ -41,7 +42,7 @@ class FinishedRuns:
             (model, fraction, seed, fold): load_run(folder_of(part, seed, self.out))
             for (model, fraction), training in question.trainings().items()
             for seed in question.seeds_of(model, fraction)
-            for fold, part in enumerate(question.on_every_fold(training))
+            for fold, part in enumerate(question.on_every_fold(training, seed))
         }
 
     @cached_property
@@ -56,7 +57,7 @@ class FinishedRuns:
         trainings = self.question.trainings()
         for key in self.by_key:
             model, fraction, seed, fold = key
-            part = self.question.on_every_fold(trainings[model, fraction])[fold]
+            part = self.question.on_every_fold(trainings[model, fraction], seed)[fold]
             read = reading_of(part, TEST, seed, self.out)
             if read is not None:
                 records[key] = read
@@ -82,6 +83,8 @@ class FinishedRuns:
     def chosen(self) -> Evidence:
         """Return results on the images that choose: validation, or every image out of its fold."""
         folds = range(self.question.folds or 1)
+        if self.question.redraw:
+            return self._out_of_drawn_folds()
         runs = tuple(
             self._run(key, np.concatenate([self.held_out[(*key[:3], f)].correct for f in folds]))
             for key in self.by_key
@@ -98,6 +101,29 @@ class FinishedRuns:
             labels=self._labels(np.concatenate(parts)),
             folds=np.repeat(folds, [len(part) for part in parts]) if self.question.folds else None,
             groups=self._groups(*images),
+        )
+
+    def _out_of_drawn_folds(self) -> Evidence:
+        """Results on every training image out of its fold, where each seed has folds of its own."""
+        count, train = self.question.folds, self.dataset.train
+        assert count is not None
+        fraction = max(self.question.fractions)
+        seeds = max((self.question.seeds_of(m, fraction) for m in self.question.models), key=len)
+        dealt = dealt_out(self.dataset, count, seeds)
+        runs = []
+        for key in self.by_key:
+            if key[3] == 0:
+                correct = np.zeros(len(train), dtype=bool)
+                for fold in range(count):
+                    inside = dealt[seeds.index(key[2])] == fold
+                    correct[inside] = self.held_out[(*key[:3], fold)].correct
+                runs.append(self._run(key, correct))
+        return Evidence(
+            name="held-out",
+            runs=tuple(runs),
+            labels=self._labels(train.labels),
+            folds=dealt,
+            groups=self._groups(train),
         )
 
     @cached_property
@@ -144,7 +170,8 @@ class FinishedRuns:
             images = self.dataset.test
         else:
             by_model = {name: self.held_out[key] for name, key in keys.items()}
-            part = question.on_every_fold(question.trainings()[model, most])[0]
+            training = question.trainings()[model, most]
+            part = question.on_every_fold(training, question.seeds[0])[0]
             images = images_of(part).test
         predictions = by_model[model]
         whole = np.array_equal(images.labels, predictions.label)  # no file was left out

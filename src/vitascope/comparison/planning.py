@@ -13,6 +13,7 @@ from typing import Any
 from vitascope import record
 from vitascope.comparison.budget import Fitted, fit, in_words, seconds_from
 from vitascope.comparison.matching import matched_widths
+from vitascope.comparison.options import CompareOptions
 from vitascope.comparison.question import Comparison
 from vitascope.comparison.rounds import MOST, most_seeds
 from vitascope.comparison.tuning import FACTORS, SHARE
@@ -31,15 +32,6 @@ from vitascope.runs.spec import Training, changed_recipe
 from vitascope.training import Recipe
 
 SLACK = 1.25  # a busy machine takes longer than the timed steps say, and the page comes last
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanOptions:
-    """Time budget, tuning of learning rates and matching of cost."""
-
-    budget: str | None = None  # a time such as 20m
-    tune: bool = False
-    match: str | None = None  # "compute"
 
 
 def _several(count: int, noun: str) -> str:
@@ -113,9 +105,9 @@ def duration_of(
 
     Runs are handed to processes as these become free, the longest first.
 
-    >>> from vitascope.training import recipe
-    >>> asked = Comparison(data="digits", recipe=recipe("laptop"), models=("a",), fractions=(1.0,))
-    >>> speeds = {"a": Speed(0.001, 0.0)}
+    >>> from vitascope.comparison.question import comparison_of
+    >>> options = CompareOptions(data="digits", models=("a",), fractions=(1.0,))
+    >>> asked, speeds = comparison_of(options), {"a": Speed(0.001, 0.0)}
     >>> [round(duration_of(asked, ImageCounts(1000, 0), speeds, n)) for n in (1, 2, 3)]
     [96, 64, 32]
     """
@@ -129,7 +121,7 @@ def duration_of(
 
 def make_plan(
     asked: Comparison,
-    options: PlanOptions,
+    options: CompareOptions,
     dataset: Dataset,
     recipes: Mapping[str, Recipe],
     out: Path,
@@ -141,7 +133,7 @@ def make_plan(
 
     Args:
         asked: The question.
-        options: Budget, tuning and matching.
+        options: Those of them that say the budget, tuning and matching.
         dataset: Images that a run trains on and is measured on.
         recipes: Of each model on the most images, for the timed steps.
         out: Folder of the comparison, which may hold a plan.
@@ -158,7 +150,7 @@ def make_plan(
     budget = None if options.budget is None else seconds_from(options.budget)
     if options.match == "compute":
         asked = replace(asked, model_args=matched_widths(asked.models, dataset))
-    config = plain({**asked.config, **asdict(options)})
+    config = _config(asked, options)
     saved = _kept(out, config)
     if saved is not None:
         return _from_record(saved, asked, budget)
@@ -257,7 +249,7 @@ def smaller_sides(size: Sequence[int]) -> list[int]:
     return [each for each in sides if 32 <= each < side]
 
 
-def save_plan(plan: ComparisonPlan, asked: Comparison, options: PlanOptions, out: Path) -> None:
+def save_plan(plan: ComparisonPlan, asked: Comparison, options: CompareOptions, out: Path) -> None:
     """Keep the plan, so that the same command resumes it."""
     values = {
         "models": plan.question.models,
@@ -271,8 +263,15 @@ def save_plan(plan: ComparisonPlan, asked: Comparison, options: PlanOptions, out
         "counts": asdict(plan.counts),
         "left_out": plan.left_out,
     }
-    config = plain({**asked.config, "model_args": plan.question.model_args, **asdict(options)})
+    asked = replace(asked, model_args=plan.question.model_args)
+    config = _config(asked, options)
     Record(kind="plan", values=values, config=config).save(out / "plan")
+
+
+def _config(asked: Comparison, options: CompareOptions) -> dict[str, Any]:
+    """What is asked, as the record of a plan keeps it."""
+    plan = {"budget": options.budget, "tune": options.tune, "match": options.match}
+    return dict(plain({**asked.config, **plan}))
 
 
 def _kept(out: Path, config: Mapping[str, Any]) -> Record | None:

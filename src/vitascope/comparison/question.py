@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from vitascope.atomic import file_name
-from vitascope.comparison.advice import Metric
+from vitascope.comparison.options import CompareOptions, Metric
+from vitascope.comparison.patch_sizes import at_patch_sizes
+from vitascope.data.sources.load import described
 from vitascope.errors import UserError
 from vitascope.runs.executor import Wanted
 from vitascope.runs.spec import Reading, Training, changed_recipe
-from vitascope.settings import Seed, Side, Within, changed, check, command_line
+from vitascope.runs.train_model import recipe_from
+from vitascope.settings import changed, check, command_line
 from vitascope.training import Recipe
 
 LOOKS = Reading(name="looks")  # gates and nonlocality over training
@@ -43,20 +46,17 @@ def rates_from(settings: Sequence[str], models: Sequence[str]) -> dict[str, floa
 class Choice:
     """Models to choose from, images and seeds to choose by, and how it is done."""
 
-    data: str
-    models: tuple[str, ...]
-    seeds: tuple[Seed, ...] = (0, 1, 2)
-    recipe: Recipe
-    image_size: Side | None = None  # the models' own when left out
-    # points that a cheaper model may be behind
-    margin: Annotated[float, Within(0, 100)] = 1.0
-    # share of the training images that choose the model; 0: the test images do
-    validation: Annotated[float, Within(0, 1, open_high=True)] = 0.2
-    folds: Annotated[int, Within(2, 100)] | None = None  # every image chooses, once a seed
-    metric: Metric = "top1"
+    data: str  # with groups and class names
+    models: tuple[str, ...]  # with patch sizes
+    seeds: tuple[int, ...]
+    recipe: Recipe  # with what is changed in it
+    image_size: int | None
+    margin: float
+    validation: float
+    folds: int | None
+    metric: Metric
 
     def __post_init__(self) -> None:
-        check(self)
         for name in self.several():
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
@@ -68,25 +68,27 @@ class Choice:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The fields as plain types, for a record."""
-        return {**asdict(self), "recipe": self.recipe.to_dict()}
+        """The fields as plain types, for a record; those of rounds where there are any."""
+        values = {**asdict(self), "recipe": self.recipe.to_dict()}
+        rounds = {"until", "more_seeds", "redraw"}
+        return {name: value for name, value in values.items() if name not in rounds or value}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Choice):
-    """A comparison of models trained from scratch."""
+    """A comparison of models trained from scratch; :func:`comparison_of` makes it from options."""
 
-    models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
-    fractions: tuple[float, ...] = (0.1, 1.0)
+    fractions: tuple[float, ...]
     reference: str | None = None  # gains are relative to it; by default the first model
-    overrides: tuple[str, ...] = ()  # what was changed in the recipe, to say the command again
+    overrides: tuple[str, ...]  # what was changed in the recipe, to say the command again
     subset_per_seed: bool = True  # a fraction is drawn anew with each seed
-    until: Literal["decided"] | None = None  # seeds are added until it is
-    rates: Mapping[str, float] = field(default_factory=dict)  # learning rates of models, tuned
+    until: Literal["decided"] | None
+    rates: Mapping[str, float]  # learning rates of models, given or tuned
     model_args: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # widths, matched
     start: Literal["", "pretrained", "random"] = ""  # of pretrained networks, see `Training`
+    redraw: bool = False  # folds are dealt anew with each seed: repeated cross-validation
     # all seeds of models that were given more than ``seeds``, on the most images
-    more_seeds: Mapping[str, tuple[Seed, ...]] = field(default_factory=dict)
+    more_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def several(self) -> tuple[str, ...]:
         """Fields that take one or more different values."""
@@ -112,18 +114,12 @@ class Comparison(Choice):
             raise UserError(f"the reference {self.reference} is not among the models")
 
     @property
-    def config(self) -> dict[str, Any]:
-        """The fields as plain types; those of rounds where there are any."""
-        rounds = {"until", "more_seeds"}
-        return {name: v for name, v in super().config.items() if name not in rounds or v}
-
-    @property
     def readings(self) -> tuple[Reading, ...]:
         """Measurements of a run; with validation images also those of the test images."""
         inside = () if self.start else (LOOKS,)
         return (*inside, TEST) if self.validation or self.folds else inside
 
-    def seeds_of(self, model: str, fraction: float) -> tuple[Seed, ...]:
+    def seeds_of(self, model: str, fraction: float) -> tuple[int, ...]:
         """Return the seeds of a model's runs on a fraction of the images."""
         most = fraction == max(self.fractions)
         return self.more_seeds.get(model, self.seeds) if most else self.seeds
@@ -160,21 +156,25 @@ class Comparison(Choice):
             start=self.start,
         )
 
-    def on_every_fold(self, training: Training) -> list[Training]:
-        """The training once for each fold; itself where there are none."""
+    def on_every_fold(self, training: Training, seed: int = 0) -> list[Training]:
+        """The training with this seed once for each fold; itself where there are none."""
         if self.folds is None:
             return [training]
-        return [training.but(fold=(which, self.folds)) for which in range(self.folds)]
+        draw = (seed,) if self.redraw and seed else ()
+        return [training.but(fold=(which, self.folds, *draw)) for which in range(self.folds)]
 
     def runs(self, *, has_test: bool = True) -> list[Wanted]:
         """Every training with every seed and fold; gates are followed on the first fold."""
         wanted: list[Wanted] = []
         tests = tuple(reading for reading in self.readings if has_test or reading != TEST)
         for (model, fraction), training in self.trainings().items():
-            seeds = self.seeds_of(model, fraction)
-            for number, part in enumerate(self.on_every_fold(training)):
+            by_seed = [
+                [(part, seed) for part in self.on_every_fold(training, seed)]
+                for seed in self.seeds_of(model, fraction)
+            ]
+            for number, parts in enumerate(zip(*by_seed, strict=True)):
                 read = tests if number == 0 else tuple(r for r in tests if r != LOOKS)
-                wanted += [(part, read, seed) for seed in seeds]
+                wanted += [(part, read, seed) for part, seed in parts]
         return wanted
 
     def for_all_images(self, model: str) -> dict[str, Any]:
@@ -197,6 +197,7 @@ class Comparison(Choice):
     @property
     def command(self) -> str:
         """The command that asks this question again."""
+        usual = CompareOptions  # its defaults
         options = [
             ("--data", self.data),
             ("--recipe", self.recipe.name),
@@ -206,12 +207,47 @@ class Comparison(Choice):
             ("--seeds", self.seeds),
             ("--image-size", self.image_size),
             ("--set", self.overrides),
-            ("--margin", self.margin if self.margin != 1.0 else None),
-            ("--validation", self.validation if self.validation != 0.2 else None),
+            ("--margin", None if self.margin == usual.margin else self.margin),
+            ("--validation", None if self.validation == usual.validation else self.validation),
             ("--folds", self.folds),
-            ("--metric", self.metric if self.metric != "top1" else None),
+            ("--metric", None if self.metric == usual.metric else self.metric),
             ("--rates", tuple(f"{name}={rate:g}" for name, rate in self.rates.items())),
             ("--match", "compute" if self.model_args else None),
             ("--until", self.until),
         ]
         return command_line(["vitascope", "compare"], options)
+
+
+def source_of(options: CompareOptions) -> str:
+    """Return the images, with their groups and class names."""
+    names = None if options.class_names is None else str(options.class_names)
+    return described(options.data, options.groups, names)
+
+
+def comparison_of(options: CompareOptions) -> Comparison:
+    """Return the question that the options ask.
+
+    >>> comparison_of(CompareOptions(data="digits", set=("lr=0.01",))).recipe.lr
+    0.01
+
+    Raises:
+        UserError: If an option is out of its range or cannot be read, or options do not fit
+            together.
+    """
+    check(options)
+    models = at_patch_sizes(options.models, options.patch_sizes)
+    return Comparison(
+        recipe=recipe_from(options.recipe, options.epochs, options.set),
+        overrides=options.set,
+        data=source_of(options),
+        rates=rates_from(options.rates, models),
+        models=models,
+        fractions=options.fractions,
+        seeds=options.seeds,
+        image_size=options.image_size,
+        margin=options.margin,
+        validation=options.validation,
+        folds=options.folds,
+        metric=options.metric,
+        until=options.until,
+    )

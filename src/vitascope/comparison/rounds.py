@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vitascope import stats
-from vitascope.comparison.finished_runs import FinishedRuns
-from vitascope.comparison.question import Comparison
-from vitascope.runs.executor import Wanted
+from vitascope.comparison.evidence import Evidence
 
 MOST = 10  # seeds of a model without a budget; more are hardly ever worth their time
 
@@ -85,40 +83,31 @@ class Rounds:
 
 
 def in_rounds(
-    question: Comparison,
-    most: int,
+    evidence: Callable[[], Evidence],
+    add: Callable[[tuple[str, ...]], bool],
     cost: Mapping[str, float],
-    finished: Callable[[Comparison], FinishedRuns],
-    runs_of: Callable[[Comparison], list[Wanted]],
-    make: Callable[[list[Wanted]], None],
-    affordable: Callable[[list[Wanted]], bool],
+    *,
+    first: int,
+    most: int,
+    margin: float,
     tell: Callable[[str], object],
-) -> tuple[Comparison, Rounds]:
-    """Look, and train one more seed of the models in question, until that ends.
+) -> Rounds:
+    """Look, and add a seed of the models in question, until that ends.
 
     Args:
-        question: With the seeds of the first look, whose runs are finished.
-        most: Seeds of a model at most.
+        evidence: Gives the results of all finished runs on the images that choose.
+        add: Makes the runs of one more seed of these models, unless there is no time for them;
+            returns whether they were made.
         cost: Multiply-adds of each model.
-        finished: Gives the finished runs of a question.
-        runs_of: Gives the runs that a question wants.
-        make: Makes runs.
-        affordable: Whether there is time for them; those that are finished take none.
+        first: Seeds of the first look, whose runs are finished.
+        most: Seeds of a model at most.
+        margin: A deficit in points that does not matter where a model is cheaper.
         tell: Told of every look in a line.
-
-    Returns:
-        The question with all seeds that were used, and the looks.
     """
-    first = len(question.seeds)
     while True:
-        chosen = finished(question).chosen
+        chosen = evidence()
         looks = stats.looks(
-            chosen.correct(chosen.most),
-            cost,
-            first=first,
-            most=most,
-            margin=question.margin,
-            **chosen.kinds,
+            chosen.correct(chosen.most), cost, first=first, most=most, margin=margin, **chosen.kinds
         )
         last = looks[-1]
         tell(_line(last))
@@ -126,20 +115,16 @@ def in_rounds(
             ended: Reason = last.limit or "decided"
             if ended == "seeds" and last.seeds == most < MOST:
                 ended = "budget"
-            return question, Rounds(looks, most, ended, bool(question.folds))
-        longer = question.with_another_seed(last.contenders)
-        there = runs_of(question)
-        runs = [run for run in runs_of(longer) if run not in there]
-        if not affordable(runs):
-            return question, Rounds(looks, most, "budget", bool(question.folds))
-        question = longer
-        make(runs)
+            return Rounds(looks, most, ended, chosen.folds is not None)
+        if not add(last.contenders):
+            return Rounds(looks, most, "budget", chosen.folds is not None)
 
 
 def _line(look: stats.Look) -> str:
     """What a look found, for the terminal."""
     recommendation = look.recommendation
-    after = f"after {look.seeds} seeds: {recommendation.verdict}"
+    seeds = "1 seed" if look.seeds == 1 else f"{look.seeds} seeds"
+    after = f"after {seeds}: {recommendation.verdict}"
     if look.decided:
         return f"{after}, {recommendation.model}"
     if look.limit:

@@ -7,13 +7,14 @@ a run kept (``--set keep_epochs='[0,1,2,4,8]'``).
 The batches of augmented images are fixed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import count, islice, pairwise
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,9 +23,11 @@ from torch import Tensor
 from vitascope import measure
 from vitascope.data import TrainBatches, subset
 from vitascope.errors import UserError
-from vitascope.loading.session import Session, open_session
+from vitascope.inspection.options import InspectOptions
+from vitascope.loading.session import Session
 from vitascope.measure.curvature.hessian import eigenvectors
 from vitascope.measure.curvature.spectrum import HessianSpectrum
+from vitascope.measure.registry import family
 from vitascope.models.weights import read_state
 from vitascope.processes import watch_parent, without_main
 from vitascope.progress import Steps
@@ -76,54 +79,49 @@ def augmented_batches(
 
 BATCH_SIZE = 16  # images per mini-batch, the paper's
 
-CURVATURE = ("hessian", "blocks", "density", "landscape", "trajectory")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Curvature:
-    """How curvature is measured, as records keep it."""
-
-    num_batches: int = 16
-    batch_size: int = BATCH_SIZE
-    num_eigenvalues: int = 5
-    tolerance: float = 1e-3
-    points: int = 21
-    along: Literal["random", "input", "eigenvectors"] = "random"
-    directions: int = 2
-    weight_decay: float | None = None  # the recipe's
-    batch_norm: Literal["running", "batch"] = "running"
-    double: bool = False
-    recipe: str | None = None  # a run's own, or laptop
-    processes: int = 1
-    parts: Path | None = None  # where finished parts are kept, to go on from
-
-    def __post_init__(self) -> None:
-        if self.processes < 1:
-            raise UserError(f"cannot measure in {self.processes} processes; give 1 or more")
+CURVATURE = tuple(family("curvature"))
 
 
 def measure_curvature(
-    name: str, plan: Curvature, session: Session, options: dict[str, Any], steps: Steps
+    name: str,
+    options: InspectOptions,
+    session: Session,
+    steps: Steps,
+    *,
+    reopen: Callable[[], Session],
+    batch_size: int,
+    parts: Path | None,
 ) -> Record:
-    """One of ``CURVATURE``; ``options`` open the same model in another process."""
-    text, seed = options["text"], options["seed"]
+    """Measure one of ``CURVATURE``.
+
+    Args:
+        name: Which one.
+        options: How it is measured.
+        session: The model and its images.
+        steps: Called with what is done and how many steps are ahead.
+        reopen: Opens the same model in another process.
+        batch_size: Images per mini-batch.
+        parts: Folder where finished parts are kept, to go on from.
+    """
     if name == "trajectory":
-        return _trajectory(text, session).to_record()
+        return _trajectory(options.model, session).to_record()
     session.require_labels(name)
-    recipe = recipe_of(text, plan.recipe)
+    seed, decay = options.seed, options.weight_decay
+    recipe = recipe_of(options.model, options.recipe)
     common: dict[str, Any] = {
-        "weight_decay": recipe.weight_decay if plan.weight_decay is None else plan.weight_decay,
-        "batch_norm": plan.batch_norm,
-        "dtype": torch.float64 if plan.double else torch.float32,
+        "weight_decay": recipe.weight_decay if decay is None else decay,
+        "batch_norm": options.batch_norm,
+        "dtype": torch.float64 if options.double else torch.float32,
     }
-    if name == "hessian" and plan.processes > 1 and plan.num_batches > 1:
-        spectrum: Any = HessianSpectrum.merge(_in_processes(plan, options, common, steps))
-        return _with_images(spectrum.to_record(), plan, recipe.name)
+    if name == "hessian" and options.processes > 1 and options.batches > 1:
+        part = partial(_part, options, reopen, common, batch_size, parts)
+        spectrum: Any = HessianSpectrum.merge(_in_processes(options, part, steps))
+        return _with_images(spectrum.to_record(), options.batches, batch_size, recipe.name)
     batches = augmented_batches(
-        session, recipe, num_batches=plan.num_batches, batch_size=plan.batch_size, seed=seed
+        session, recipe, num_batches=options.batches, batch_size=batch_size, seed=seed
     )
     if name == "hessian":
-        spectrum = _spectrum(plan, session, batches, common, seed, 0, steps)
+        spectrum = _spectrum(options, session, batches, common, parts, 0, steps)
     elif name == "blocks":
         del common["weight_decay"]  # of the NLL alone
         spectrum = measure.blocks(session.model, batches, seed=seed, on_group=steps, **common)
@@ -131,55 +129,66 @@ def measure_curvature(
         spectrum = measure.density(session.model, batches, seed=seed, **common)
         steps("density", 1)
     else:
-        spectrum = _landscape(plan, session, batches, common, seed, steps)
-    return _with_images(spectrum.to_record(), plan, recipe.name)
+        spectrum = _landscape(options, session, batches, common, parts, steps)
+    return _with_images(spectrum.to_record(), options.batches, batch_size, recipe.name)
 
 
 def _landscape(
-    plan: Curvature, session: Session, batches: Any, common: Any, seed: int, steps: Steps
+    options: InspectOptions,
+    session: Session,
+    batches: Any,
+    common: Any,
+    parts: Path | None,
+    steps: Steps,
 ) -> Any:
-    directions: Any = plan.directions
-    if plan.along == "eigenvectors":
+    directions: Any = options.directions
+    if options.along == "eigenvectors":
         _, directions = eigenvectors(
             session.model,
             batches,
-            num_eigenvalues=plan.directions,
-            seed=seed,
-            tolerance=plan.tolerance,
+            num_eigenvalues=options.directions,
+            seed=options.seed,
+            tolerance=options.tolerance,
             **common,
         )
     surface = measure.landscape(
         session.model,
         batches,
         directions=directions,
-        grid=plan.points,
-        axis="input" if plan.along == "input" else "output",
-        seed=seed,
-        resume=None if plan.parts is None else plan.parts / "landscape.npz",
+        grid=options.points,
+        axis="input" if options.along == "input" else "output",
+        seed=options.seed,
+        resume=None if parts is None else parts / "landscape.npz",
         on_point=lambda done, total: steps("landscape", total - done + 1),
         **common,
     )
-    if plan.along == "eigenvectors":
+    if options.along == "eigenvectors":
         surface = replace(surface, along="top eigenvectors of the Hessian, of length 1")
     return surface
 
 
-def _with_images(record: Record, plan: Curvature, recipe: str) -> Record:
+def _with_images(record: Record, count: int, batch_size: int, recipe: str) -> Record:
     """The record, with what it was measured on."""
-    images = {"batches": plan.num_batches, "batch_size": plan.batch_size, "augmented_by": recipe}
+    images = {"batches": count, "batch_size": batch_size, "augmented_by": recipe}
     return replace(record, config={**record.config, **images})
 
 
 def _spectrum(
-    plan: Curvature, session: Session, batches: Any, common: Any, seed: int, first: int, steps: Any
+    options: InspectOptions,
+    session: Session,
+    batches: Any,
+    common: Any,
+    parts: Path | None,
+    first: int,
+    steps: Any,
 ) -> HessianSpectrum:
-    resume = None if plan.parts is None else plan.parts / f"hessian-{first}-{len(batches)}.npz"
+    resume = None if parts is None else parts / f"hessian-{first}-{len(batches)}.npz"
     return measure.hessian(
         session.model,
         batches,
-        num_eigenvalues=plan.num_eigenvalues,
-        tolerance=plan.tolerance,
-        seed=seed,
+        num_eigenvalues=options.eigenvalues,
+        tolerance=options.tolerance,
+        seed=options.seed,
         first_batch=first,
         resume=resume,
         on_batch=lambda number: steps("hessian", len(batches) + first - number),
@@ -187,27 +196,34 @@ def _spectrum(
     )
 
 
-def _part(plan: Curvature, options: dict[str, Any], common: Any, first: int, last: int) -> Any:
+def _part(
+    options: InspectOptions,
+    reopen: Callable[[], Session],
+    common: Any,
+    batch_size: int,
+    parts: Path | None,
+    first: int,
+    last: int,
+) -> HessianSpectrum:
     """The mini-batches from ``first`` to before ``last``, in a process of their own."""
     torch.set_num_threads(1)
-    session, seed = open_session(**options), options["seed"]
-    recipe = recipe_of(options["text"], plan.recipe)
+    session, recipe = reopen(), recipe_of(options.model, options.recipe)
     batches = augmented_batches(
-        session, recipe, num_batches=last, batch_size=plan.batch_size, seed=seed
+        session, recipe, num_batches=last, batch_size=batch_size, seed=options.seed
     )
-    return _spectrum(plan, session, batches[first:], common, seed, first, lambda *_: None)
+    return _spectrum(options, session, batches[first:], common, parts, first, lambda *_: None)
 
 
 def _in_processes(
-    plan: Curvature, options: dict[str, Any], common: Any, steps: Steps
+    options: InspectOptions, part: Callable[[int, int], HessianSpectrum], steps: Steps
 ) -> Iterator[HessianSpectrum]:
     """Equal parts, twice as many as processes, so that none waits long for the last."""
-    count = min(2 * plan.processes, plan.num_batches)
-    edges = np.linspace(0, plan.num_batches, count + 1).astype(int).tolist()
+    count = min(2 * options.processes, options.batches)
+    edges = np.linspace(0, options.batches, count + 1).astype(int).tolist()
     context = get_context("spawn")
-    with ProcessPoolExecutor(plan.processes, context, initializer=watch_parent) as pool:
+    with ProcessPoolExecutor(options.processes, context, initializer=watch_parent) as pool:
         with without_main():
-            waiting = [pool.submit(_part, plan, options, common, *pair) for pair in pairwise(edges)]
+            waiting = [pool.submit(part, *pair) for pair in pairwise(edges)]
         for left, done in enumerate(as_completed(waiting)):
             steps("hessian", count - left)
             yield done.result()

@@ -26,12 +26,14 @@ from torch import nn
 from vitascope.data import EvalBatches, ImageSet
 from vitascope.data.decoding import image_bytes
 from vitascope.errors import UserError
-from vitascope.inspection.robustness import SomeClasses, Trial, measure_robustness
+from vitascope.inspection.options import EvaluateOptions
+from vitascope.inspection.robustness import SomeClasses, measure_robustness, on_names
 from vitascope.loading.session import Session, open_session
 from vitascope.progress import OnStep, Steps
 from vitascope.record import Record
+from vitascope.settings import pairs
 from vitascope.training import evaluate
-from vitascope.training.classes import IMAGENET, relabelled_like
+from vitascope.training.classes import IMAGENET, class_pairs, relabelled_like
 from vitascope.training.predictions import Predictions
 
 LISTS = ("surest_mistakes", "least_sure_hits")
@@ -125,79 +127,68 @@ class LabelledSession:
     config: Mapping[str, Any]
 
 
-def open_labelled(
-    subject: str | nn.Module,
-    data: str | None = None,
-    *,
-    weights: str | None = None,
-    pretrained: bool = False,
-    image_size: int | None = None,
-    batch_size: int = 256,
-    num_workers: int = 0,
-    device: str | None = None,
-    split: str = "test",
-    num_images: int | None = None,
-    seed: int = 0,
-    map_classes: Mapping[str, str] | None = None,
-    model_args: Mapping[str, Any] | None = None,
-) -> LabelledSession:
+def open_labelled(options: EvaluateOptions, model: nn.Module | None = None) -> LabelledSession:
     """Open the model, or take one, and load the images in its size and normalisation.
 
-    A run knows its data; ``data`` may name other images. Their classes are the run's by
-    name, all or some of them; ``map_classes`` says which of the run's a class is that has another
-    name. ``num_images`` images are drawn with the seed; all when left out. With ``split`` all, no
-    test set is split off images that have none.
+    A run knows its data; the options may name other images. Their classes are the run's by name,
+    all or some of them; ``map_classes`` says which of the run's a class is that has another name.
+    With ``split`` all, no test set is split off images that have none.
     """
-    if num_images is not None and num_images < 1:
-        raise UserError(f"give at least 1 for --images, not {num_images}")
+    if options.images is not None and options.images < 1:
+        raise UserError(f"give at least 1 for --images, not {options.images}")
+    weights = None if options.weights is None else str(options.weights)
+    map_classes = class_pairs(options.map_classes)
+    model_args = pairs(options.model_args, "--model-args")
     session = open_session(
-        subject,
-        data,
-        pretrained=pretrained,
+        options.model if model is None else model,
+        options.data,
+        pretrained=options.pretrained,
         weights=weights,
-        image_size=image_size,
-        seed=seed,
-        device=device,
+        image_size=options.image_size,
+        seed=options.seed,
+        device=options.device,
         map_classes=map_classes,
         arguments=model_args,
         new_head=False,
     )
-    if split == "all":
+    if options.split == "all":
         session = replace(session, whole=True)
         if len(session.loaded.train):
             raise UserError(
                 f"{session.source} has a test set of its own; give --split test or train"
             )
     images = session.labelled_images
-    positions = session.draw(num_images, seed, split)
-    label_sets = None if split == "train" else images.label_sets
+    positions = session.draw(options.images, options.seed, options.split)
+    label_sets = None if options.split == "train" else images.label_sets
     if label_sets is not None:
         label_sets = tuple(label_sets[i] for i in positions)
     some = session.num_outputs == IMAGENET != len(images.classes)
     return LabelledSession(
         session=session,
-        batches=session.batches(positions, batch_size, split=split, num_workers=num_workers),
+        batches=session.batches(
+            positions, options.batch_size, split=options.split, num_workers=options.workers
+        ),
         class_map=images.class_map if some else None,
         label_sets=label_sets,
         config={
-            "subject": subject if isinstance(subject, str) else session.opened.name,
+            "subject": options.model if model is None else session.opened.name,
             **session.config,
             "data": session.source,
-            "split": split,
+            "split": options.split,
             "weights": weights,
-            "model_args": dict(model_args or {}),
-            "image_size": image_size or session.opened.preprocessing.side,
-            "num_images": num_images,
-            "map_classes": dict(map_classes or {}),
+            "model_args": model_args,
+            "image_size": options.image_size or session.opened.preprocessing.side,
+            "num_images": options.images,
+            "map_classes": map_classes,
             "notes": list(images.notes),
         },
     )
 
 
-def evaluate_subject(subject: str | nn.Module, data: str | None = None, **how: Any) -> Record:
-    """Top-1, top-5, NLL and ECE of a model; ``how`` are the arguments of :func:`open_labelled`."""
+def evaluate_subject(options: EvaluateOptions, model: nn.Module | None = None) -> Record:
+    """Top-1, top-5, NLL and ECE of the model that the options name, or of one that is given."""
     started = perf_counter()
-    opened = open_labelled(subject, data, **how)
+    opened = open_labelled(options, model)
     result = evaluate(
         opened.session.model,
         opened.batches,
@@ -215,44 +206,43 @@ def evaluate_subject(subject: str | nn.Module, data: str | None = None, **how: A
 
 
 def evaluate_on(
-    subject: str | nn.Module,
-    data: str | None = None,
+    options: EvaluateOptions,
+    model: nn.Module | None = None,
     *,
-    trial: Trial,
     on_step: OnStep = lambda what, done, total: None,
-    **how: Any,
 ) -> dict[str, Record]:
-    """A record of each measure of ``trial``; ``how`` are the arguments of :func:`open_labelled`."""
-    opened = open_labelled(subject, data, seed=trial.seed, **how)
+    """A record of each measure that ``on`` names."""
+    names = on_names(options.on)
+    opened = open_labelled(options, model)
     session, batches = opened.session, opened.batches
     if opened.label_sets is not None:
         raise UserError(
             f"{session.source} has several labels per image, and --on needs one; measure on "
             "imagenet:PATH, or without --on"
         )
-    model = session.model
+    network = session.model
     if opened.class_map is not None:
-        if "corrupted" in trial.given:
+        if options.corrupted is not None:
             raise UserError(
                 "--corrupted has all of the model's classes, --data only some: give others"
             )
-        model = SomeClasses(model, opened.class_map)
+        network = SomeClasses(network, opened.class_map)
     relabel = partial(
         relabelled_like,
         first=session.loaded.classes,
         known=session.labelled_images.classes,
         given=session.map_classes,
     )
-    steps = Steps(on_step, len(trial.on) * len(batches))
+    steps = Steps(on_step, len(names) * len(batches))
     records = {}
-    for done, name in enumerate(trial.on, start=1):
-        later = (len(trial.on) - done) * len(batches)
+    for done, name in enumerate(names, start=1):
+        later = (len(names) - done) * len(batches)
 
         def advance(step: str, ahead: int, later: int = later) -> None:
             steps(step, ahead + later)
 
         results = measure_robustness(
-            name, trial, model, batches, session.statistics, advance, relabel
+            name, options, network, batches, session.statistics, advance, relabel
         )
         records[name] = replace(results, config={**opened.config, **results.config})
     return records

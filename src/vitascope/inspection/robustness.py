@@ -1,58 +1,37 @@
 """Robustness and calibration of a model: occlusion, FGSM, PGD, noise, corruptions.
 
-A trial names the measures and the options that differ from their defaults. Every measure gets the
-same images, in the same order; all randomness comes from the seed.
+An option that is left out is the measure's own default. Every measure gets the same images, in the
+same order; all randomness comes from the seed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from fractions import Fraction
+from inspect import Parameter, signature
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 
-from vitascope import capture, measure
+from vitascope import capture
 from vitascope.data import EvalBatches
 from vitascope.data.images import ImageSet
 from vitascope.data.sources.corrupted import corrupted_sets
 from vitascope.errors import UserError, unknown
+from vitascope.inspection.options import EvaluateOptions
+from vitascope.measure.registry import INSTRUMENTS, family
 from vitascope.measure.robustness.corruption import corruption_of_sets
 from vitascope.measure.robustness.corruptions.constants import CORRUPTIONS
 from vitascope.record import Record
 
 # Measure -> its options.
-ROBUSTNESS: dict[str, tuple[str, ...]] = {
-    "occlusion": ("sizes", "fill"),
-    "fgsm": ("epsilons", "against"),
-    "pgd": ("epsilons", "against", "steps"),
-    "frequency": ("frequencies", "window", "rms", "clamp"),
-    "corruption": ("severities", "corrupted"),
-    "calibration": ("num_bins",),
-}
-SEEDED = ("pgd", "frequency", "corruption", "calibration")  # measures with randomness
-ON = tuple("corruptions" if name == "corruption" else name for name in ROBUSTNESS)  # as --on says
+ROBUSTNESS = {name: each.options for name, each in family("robustness").items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """Which robustness measures, with which options of `vitascope evaluate`."""
-
-    on: tuple[str, ...]
-    given: Mapping[str, Any] = field(default_factory=dict)  # option -> value
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for option in self.given:
-            names = [name for name, options in ROBUSTNESS.items() if option in options]
-            if not set(names) & {*self.on}:
-                measures = " or ".join(names).replace("corruption", "corruptions")
-                raise UserError(f"--{option.replace('_', '-')} is for {measures}: add that to --on")
-
-    def options(self, name: str) -> dict[str, Any]:
-        """Arguments of one measure that are not left to its defaults."""
-        seed = {"seed": self.seed} if name in SEEDED else {}
-        return {key: self.given[key] for key in ROBUSTNESS[name] if key in self.given} | seed
+def _parameters(name: str) -> Mapping[str, Parameter]:
+    """The arguments of a measure's function."""
+    return signature(INSTRUMENTS[name].load()).parameters
 
 
 def on_names(words: Iterable[str]) -> tuple[str, ...]:
@@ -62,10 +41,61 @@ def on_names(words: Iterable[str]) -> tuple[str, ...]:
     ('fgsm', 'corruption')
     """
     names = [name for word in words for name in word.replace(",", " ").split()]
+    names = ["corruption" if name == "corruptions" else name for name in names]
     for name in names:
-        if name not in (*ON, "corruption"):
-            raise unknown("measure", name, ON)
-    return tuple(dict.fromkeys(name.replace("corruptions", "corruption") for name in names))
+        if name not in ROBUSTNESS:
+            raise unknown("measure", name, ROBUSTNESS)
+    return tuple(dict.fromkeys(names))
+
+
+def given_options(options: EvaluateOptions) -> dict[str, Any]:
+    """Return the options of measures that are given, as the measures take them.
+
+    Raises:
+        UserError: If one is given without its measure.
+    """
+    epsilons, corrupted = options.epsilons, options.corrupted
+    values = {
+        "sizes": options.sizes,
+        "fill": options.fill,
+        "epsilons": None if epsilons is None else tuple(map(_number, epsilons)),
+        "against": options.against,
+        "steps": options.steps,
+        "frequencies": options.frequencies,
+        "window": options.window,
+        "rms": options.rms,
+        "clamp": options.clamp or None,
+        "severities": options.severities,
+        "corrupted": None if corrupted is None else str(corrupted),
+        "num_bins": options.num_bins,
+    }
+    given = {name: value for name, value in values.items() if value is not None}
+    on = on_names(options.on)
+    for option in given:
+        names = [name for name in ROBUSTNESS if option in ROBUSTNESS[name]]
+        if not set(names) & {*on}:
+            option = option.replace("_", "-")
+            raise UserError(f"--{option} is for {' or '.join(names)}: add that to --on")
+    return given
+
+
+def _number(text: str) -> float:
+    """A number or a fraction.
+
+    >>> _number("0.5"), _number("1/4")
+    (0.5, 0.25)
+    """
+    try:
+        return float(Fraction(text))
+    except (ValueError, ZeroDivisionError):
+        raise UserError(f"--epsilons takes numbers like 8/255 or 0.03, not {text!r}") from None
+
+
+def _arguments(name: str, options: EvaluateOptions) -> dict[str, Any]:
+    """Arguments of one measure that are not left to its defaults."""
+    given = given_options(options)
+    seed = {"seed": options.seed} if "seed" in _parameters(name) else {}
+    return {key: given[key] for key in ROBUSTNESS[name] if key in given} | seed
 
 
 class SomeClasses(nn.Module):
@@ -82,18 +112,18 @@ class SomeClasses(nn.Module):
 
 def measure_robustness(
     name: str,
-    trial: Trial,
+    options: EvaluateOptions,
     model: nn.Module,
     batches: Any,
     statistics: tuple[Sequence[float], Sequence[float]],
     on_step: Callable[[str, int], None] = lambda what, ahead: None,
     relabel: Callable[[ImageSet], ImageSet] = lambda images: images,
 ) -> Record:
-    """Run one measure of a trial.
+    """Run one robustness measure.
 
     Args:
         name: One of ``ROBUSTNESS``.
-        trial: Its options.
+        options: Those of the measure among them are used.
         model: Any classifier.
         batches: Labelled and normalised.
         statistics: Mean and deviation they were normalised with.
@@ -102,31 +132,30 @@ def measure_robustness(
     """
     begun = perf_counter()
     mean, std = statistics
-    if name == "corruption" and "corrupted" in trial.given:
-        results = _published(trial, model, batches, statistics, on_step, relabel)
-    elif name == "calibration":
-        results = measure.calibration(model, batches, **trial.options(name), on_step=on_step)
+    arguments = _arguments(name, options)
+    if "corrupted" in arguments:
+        results = _published(arguments, model, batches, statistics, on_step, relabel)
     else:
-        run = getattr(measure, name)
-        results = run(model, batches, mean=mean, std=std, **trial.options(name), on_step=on_step)
+        pixels = {"mean": mean, "std": std} if "mean" in _parameters(name) else {}
+        run = INSTRUMENTS[name].load()
+        results = run(model, batches, **pixels, **arguments, on_step=on_step)
     record: Record = results.to_record()
-    asked = {"on": trial.on, **trial.given, "seed": trial.seed}
-    return replace(record, config=asked, seed=trial.seed, seconds=perf_counter() - begun)
+    asked = {"on": on_names(options.on), **given_options(options), "seed": options.seed}
+    return replace(record, config=asked, seed=options.seed, seconds=perf_counter() - begun)
 
 
 def _published(
-    trial: Trial,
+    arguments: Mapping[str, Any],
     model: nn.Module,
     batches: Any,
     statistics: tuple[Sequence[float], Sequence[float]],
     on_step: Callable[[str, int], None],
     relabel: Callable[[ImageSet], ImageSet],
 ) -> Any:
-    """Corrupted images as they were published; the clean ones are those of the trial."""
+    """Corrupted images as they were published; the clean ones are those of the batches."""
     images = next(iter(batches)).images
-    options = trial.options("corruption")
-    options.pop("seed")
-    folder = options.pop("corrupted")
+    folder = arguments["corrupted"]
+    options = {key: arguments[key] for key in arguments if key not in ("corrupted", "seed")}
     if images.shape[1] != 3:
         raise UserError(f"{folder} has colour images; the model takes grey ones")
     sets = corrupted_sets(folder, image_size=images.shape[-1])

@@ -11,8 +11,7 @@ Every run is measured on mini-batches that its own recipe augments.
 `vitascope study spectra RUN RUN ... --epochs 1` takes about a minute per run of the micro models.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from vitascope.errors import UserError
-from vitascope.inspection.curvature import Curvature
-from vitascope.inspection.inspect import InspectRequest, inspect_subject
+from vitascope.inspection.inspect import inspect_subject
+from vitascope.inspection.options import InspectOptions, SpectraOptions
 from vitascope.measure.curvature.spectrum import negative_share, positive_mean
 from vitascope.progress import OnStep
 from vitascope.record import Record
@@ -85,27 +84,16 @@ def compared(mine: np.ndarray, first: np.ndarray, what: str) -> dict[str, Any]:
     }
 
 
-def spectra(
-    runs: Sequence[str],
-    out: Path,
-    on_step: OnStep,
-    *,
-    epochs: Sequence[int] = (),
-    seed: int = 0,
-    curvature: Curvature,
-) -> Record:
-    """Measure every run at every epoch, write ``out/spectra.json``, and return it.
+def spectra(options: SpectraOptions, on_step: OnStep) -> Record:
+    """Measure every run at every epoch, write ``OUT/spectra.json``, and return it.
 
-    Finished mini-batches are kept in ``out`` and not measured again.
+    Finished mini-batches are kept in ``OUT`` and not measured again.
 
     Args:
-        runs: Folders of runs; the others are compared with the first.
-        out: Folder for the records.
+        options: Which runs, and how the Hessian is measured.
         on_step: Told of progress.
-        epochs: Whose weights the runs kept; the final weights when left out.
-        seed: Decides the mini-batches.
-        curvature: How the Hessian is measured.
     """
+    runs, out = options.runs, options.out
     names = [Path(run).name for run in runs]
     if not runs or len(set(names)) != len(names):
         raise UserError(f"give runs with different folder names, not {', '.join(names) or 'none'}")
@@ -115,18 +103,23 @@ def spectra(
     rows: list[dict[str, Any]] = []
     arrays: dict[str, np.ndarray] = {}
     config: Mapping[str, Any] = {}
-    for epoch in epochs or (None,):
+    for epoch in options.epochs or (None,):
         for run, name in zip(runs, names, strict=True):
             home = out / (name if epoch is None else f"{name}-epoch-{epoch}")
-            asked = InspectRequest(
-                subject=run,
+            asked = InspectOptions(
+                model=run,
                 measures=("hessian",),
                 epoch=epoch,
-                num_images=4,
-                seed=seed,
-                curvature=replace(curvature, parts=home / "parts"),
+                images=4,
+                seed=options.seed,
+                batches=options.batches,
+                eigenvalues=options.eigenvalues,
+                tolerance=options.tolerance,
+                batch_norm=options.batch_norm,
+                processes=options.processes,
             )
-            spectrum = inspect_subject(asked, on_step).records["hessian"]
+            inspection = inspect_subject(asked, on_step, parts=home / "parts")
+            spectrum = inspection.records["hessian"]
             spectrum.save(home / "hessian")
             values, config = spectrum.arrays["eigenvalues"], spectrum.config
             arrays[home.name] = values
@@ -144,7 +137,7 @@ def spectra(
         kind="spectra",
         values={"rows": rows, "reference": names[0]},
         arrays=arrays,
-        seed=seed,
+        seed=options.seed,
         config={"runs": names, **{key: config[key] for key in _KEPT if key in config}},
         seconds=perf_counter() - started,
     )

@@ -12,6 +12,7 @@ PARAMETERS = {
     "alternet_micro": 351_718,
     "alternet_mini": 1_173_906,
     "coat_lite_tiny_cifar": 5_721_960,
+    "cct_2_3x2": 411_433,
     "convit_base": 86_539_880,
     "convit_base_distilled": 87_309_648,
     "convit_base_plus": 153_134_696,

@@ -171,18 +171,23 @@ class Scale:
         made = self.training(role, fraction=fraction, **options)
         if self.name != "desk":
             return made
-        return made.but(epochs=max(1, round(seen * made.full_recipe.epochs)))
+        plan = made.full_recipe
+        share = seen if plan.scale_epochs else seen / fraction
+        return made.but(epochs=max(1, round(share * plan.epochs)))
 
-    def affordable(self, role: str, *, fraction: float = 1.0, **options: Any) -> Training:
+    def affordable(
+        self, role: str, *, fraction: float = 1.0, seen: float = 1 / 8, **options: Any
+    ) -> Training:
         """Return a training for studies of many runs.
 
-        At a desk it is the laptop's network on an 8 x 8 grid, which sees 50,000 images.
+        At a desk it is the laptop's network on an 8 x 8 grid, which sees 50,000 images unless
+        ``seen`` is another part of 400,000.
         """
         if self.name != "desk":
             return self.training(role, fraction=fraction, **options)
         model, args = ROLES[role][1]
         spec = model, {**args, "patch_size": 4}
-        return self.few((spec, spec, spec), fraction=fraction, **options)
+        return self.few((spec, spec, spec), fraction=fraction, seen=seen, **options)
 
     def reading(self, instrument: str, **options: Any) -> Reading:
         """Return an instrument's measurement on as many test images as the scale allows."""

@@ -25,7 +25,7 @@ from vitascope.loading.opening import open_pretrained
 from vitascope.record import Record
 from vitascope.runs.readings import read
 from vitascope.runs.spec import Reading, Training
-from vitascope.runs.train_model import load_images, on_so_many, train_model
+from vitascope.runs.train_model import fold_text, load_images, on_so_many, train_model
 from vitascope.settings import changed, command_line
 from vitascope.training import Recipe, Run, load_run, log_spaced
 from vitascope.training import recipe as named
@@ -188,7 +188,7 @@ def command(
         ("--recipe", plan.name),
         ("--image-size", training.image_size),
         ("--validation", training.validation),
-        ("--fold", None if training.fold is None else f"{training.fold[0] + 1}/{training.fold[1]}"),
+        ("--fold", None if training.fold is None else fold_text(training.fold)),
         ("--model-args", changed(training.model_args)),
         ("--set", changed(plan.to_dict(), named(plan.name).to_dict())),
         ("--teacher", teacher),

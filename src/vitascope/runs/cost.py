@@ -22,9 +22,11 @@ import torch
 from torch import Tensor
 
 from vitascope.data import Dataset, EvalBatches
-from vitascope.inspection.curvature import BATCH_SIZE, Curvature
+from vitascope.inspection.curvature import BATCH_SIZE
+from vitascope.inspection.options import InspectOptions
 from vitascope.loading.opening import build
 from vitascope.measure.curvature.products import HessianProducts
+from vitascope.measure.registry import INSTRUMENTS
 from vitascope.runs.cache import kept_epochs
 from vitascope.runs.readings import NUM_IMAGES
 from vitascope.runs.spec import Reading
@@ -39,15 +41,6 @@ from vitascope.training.trainer.update import Update
 START = 2.0  # seconds of a run before its first epoch: reading files, building the model
 MAX_STEPS, MIN_SECONDS = 16, 0.5  # time this many updates, or as many as fit into this time
 PRODUCTS = 50  # Hessian products for the five largest eigenvalues of a mini-batch (45 to 70 seen)
-PASSES = {  # forward passes per image
-    "fourier": 1,
-    "variance": 1,
-    "entropy": 1,
-    "cka": 1,
-    "frequency": 12,  # clean, and noise at eleven frequencies
-    "lesion": 17,  # whole, and without each unit of a small network
-    "corruption": 75,  # 15 corruptions at 5 severities
-}
 
 
 @dataclass(frozen=True)
@@ -185,7 +178,7 @@ def seconds_of_reading(reading: Reading, plan: Recipe, counts: ImageCounts, spee
     40.0
     """
     options = reading.options
-    batches = options.get("num_batches", Curvature.num_batches)
+    batches = options.get("num_batches", InspectOptions.batches)
     if reading.name == "looks":  # attention maps take about twice the time, for gates and distances
         return 2 * 2 * len(kept_epochs(plan)) * NUM_IMAGES * speed.test
     if reading.name == "test":  # about as many images as the run was measured on
@@ -193,9 +186,11 @@ def seconds_of_reading(reading: Reading, plan: Recipe, counts: ImageCounts, spee
     if reading.name == "hessian":
         return float(batches * PRODUCTS * speed.product)
     if reading.name == "landscape":
-        points = options.get("points", Curvature.points) ** 2
+        points = options.get("points", InspectOptions.points) ** 2
         return float(points * batches * BATCH_SIZE * speed.test)
-    return float(PASSES.get(reading.name, 0) * options.get("num_images", 0) * speed.test)
+    instrument = INSTRUMENTS.get(reading.name)
+    passes = instrument.passes if instrument else 0
+    return float(passes * options.get("num_images", 0) * speed.test)
 
 
 def seconds_outside_epochs(

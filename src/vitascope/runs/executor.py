@@ -1,36 +1,31 @@
 """Run a grid of trainings: side by side on this machine, or as jobs of a SLURM cluster."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from vitascope.processes import side_by_side
 from vitascope.runs.cache import folder_of, is_finished, train_and_read
+from vitascope.runs.options import EngineOptions
 from vitascope.runs.slurm import submit
 from vitascope.runs.spec import Reading, Training
-from vitascope.settings import Processes, Within, check
+from vitascope.settings import Processes, check, pairs
 
 Wanted = tuple[Training, Sequence[Reading], int]  # of one seed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
-    """Which engine, and its options."""
+class Engine(EngineOptions):
+    """Where runs are made, and how many at a time."""
 
-    kind: Literal["local", "slurm"] = "local"
     processes: Processes = 1  # runs at a time on this machine
-    gpus: Annotated[int, Within(0, 1024)] = 8  # of one run on a cluster
-    nodes: Processes = 1
-    # of one run on a cluster, at most
-    hours: Annotated[float, Within(0, open_low=True)] = 72.0
-    options: dict[str, Any] = field(default_factory=dict)  # submitit's: slurm_partition, ...
     cluster: str | None = None  # submitit's; "debug" and "local" run here
-    cancel: bool = False  # the jobs, when the command is stopped
     quiet: bool = False
 
     def __post_init__(self) -> None:
         check(self)
+        pairs(self.slurm, "--slurm")  # refused before anything is made
 
     def launcher(self, program: str = "torchrun") -> str:
         """The launcher of ``vitascope train`` on several GPUs; empty for one.
@@ -82,7 +77,7 @@ def run_all(
         ]
         if not jobs:
             continue
-        if engine.kind == "slurm":
+        if engine.engine == "slurm":
             submit(jobs, Path(out), engine)
             continue
 

@@ -12,14 +12,15 @@ import numpy as np
 from vitascope import measure
 from vitascope.data import Dataset, EvalBatches, Subset, subset
 from vitascope.errors import UserError, unknown
+from vitascope.inspection.curvature import BATCH_SIZE
 from vitascope.inspection.evaluation import evaluate_on, evaluate_subject
 from vitascope.inspection.inspect import (
     MEASURES,
     ON_REQUEST,
-    InspectRequest,
     inspect_subject,
+    open_inspected,
 )
-from vitascope.inspection.robustness import Trial
+from vitascope.inspection.options import EvaluateOptions, InspectOptions
 from vitascope.loading.opening import open_run
 from vitascope.measure.attention.windows import position_weights, window_of
 from vitascope.measure.throughput import throughput
@@ -31,6 +32,11 @@ from vitascope.training import Run, evaluate
 from vitascope.training.distributed import device_of
 
 NUM_IMAGES = 128  # the first ones, on which gates and nonlocality are followed
+_OPTION = {  # options of an instrument whose name in a reading, and so in its key, is another
+    "num_images": "images",
+    "num_batches": "batches",
+    "num_eigenvalues": "eigenvalues",
+}
 
 
 def read(run: Run, reading: Reading, training: Training) -> Record:
@@ -88,13 +94,18 @@ def _test(run: Run, options: dict[str, Any], training: Training) -> Record:
 
 def _elsewhere(run: Run, options: dict[str, Any], training: Training) -> Record:
     """Accuracy on other test images with labels of the same classes: ``data``."""
-    return evaluate_subject(str(run.folder), **options)
+    return evaluate_subject(EvaluateOptions(model=str(run.folder), data=options["data"]))
 
 
 def _published_corruptions(run: Run, options: dict[str, Any], training: Training) -> Record:
     """Accuracy on published corrupted images: ``folder``."""
-    trial = Trial(on=("corruption",), given={"corrupted": options["folder"]}, seed=run.seed)
-    return evaluate_on(str(run.folder), trial=trial)["corruption"]
+    asked = EvaluateOptions(
+        model=str(run.folder),
+        on=("corruption",),
+        corrupted=Path(options["folder"]),
+        seed=run.seed,
+    )
+    return evaluate_on(asked)["corruption"]
 
 
 def _throughput(run: Run, options: dict[str, Any], training: Training) -> Record:
@@ -109,20 +120,21 @@ def _instrument(name: str, run: Run, options: dict[str, Any], training: Training
     if share is not None:
         epochs = run.recipe.keep_epochs
         options["epoch"] = min(epochs, key=lambda epoch: abs(epoch - share * run.epochs))
-    usual = InspectRequest(
-        subject=str(run.folder), data=training.data, measures=(name,), seed=run.seed
+    curvature_batch = options.pop("batch_size", BATCH_SIZE)
+    given = {_OPTION.get(key, key): value for key, value in options.items()}
+    usual = InspectOptions(
+        model=str(run.folder), data=training.data, measures=(name,), seed=run.seed
     )
-    curved = {key: options.pop(key) for key in tuple(options) if hasattr(usual.curvature, key)}
-    asked = replace(usual, curvature=replace(usual.curvature, **curved), **options)
-    record = inspect_subject(asked).records[name]
-    if name == "maps" and asked.num_images == 1:
+    asked = replace(usual, **given)
+    record = inspect_subject(asked, curvature_batch=curvature_batch).records[name]
+    if name == "maps" and asked.images == 1:
         record = replace(record, arrays={**record.arrays, "image": _drawn_image(asked)})
     return record
 
 
-def _drawn_image(asked: InspectRequest) -> np.ndarray:
+def _drawn_image(asked: InspectOptions) -> np.ndarray:
     """The one image that a request looks at. (H, W, C) uint8"""
-    session = asked.open_session()
+    session = open_inspected(asked)
     pixels = session.images.test.pixels(session.draw(1, asked.seed))[0]
     return np.asarray(pixels.permute(1, 2, 0))
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from vitascope.errors import UserError, reason
 from vitascope.runs.cache import command, images_of, train_and_read
+from vitascope.settings import pairs
 
 FIRST_PORT, NUM_PORTS = 10_000, 20_000  # below the ports that systems give out by themselves
 _EVERY = 2.0  # seconds between two looks at the queue
@@ -93,7 +94,7 @@ def _submitted(function: Any, calls: Sequence[tuple[Any, ...]], out: Path, engin
             tasks_per_node=1,
             gpus_per_node=engine.gpus,
             name="vitascope",
-            **engine.options,
+            **pairs(engine.slurm, "--slurm"),
         )
         with redirect_stderr(StringIO()):  # sbatch's own lines are in the error
             return executor.map_array(function, *zip(*calls, strict=True))

@@ -44,7 +44,7 @@ class Training:
     data: str
     image_size: int | None = None
     validation: float | None = None  # share of the training images that replaces the test images
-    fold: tuple[int, int] | None = None  # or this fold (from 0) of so many
+    fold: tuple[int, ...] | None = None  # or this fold (from 0) of so many; in which draw of them
     recipe: str | Recipe
     start: Literal["", "pretrained", "random"] = ""  # the source's weights, or its network alone
     epochs: int | None = None

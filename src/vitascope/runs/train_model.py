@@ -7,7 +7,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from torch import nn
 
 from vitascope.data import Dataset, load
@@ -26,29 +25,11 @@ from vitascope.loading.opening import (
 from vitascope.models import create_model
 from vitascope.record import plain
 from vitascope.runs.spec import changed_recipe
-from vitascope.settings import Seed, check_value
+from vitascope.settings import Seed, check_value, pairs
 from vitascope.training import RECIPES, Observer, Recipe, Run, Teacher, train
 from vitascope.training.observe import require_pictures
 from vitascope.training.trainer.loop import chosen_images
 from vitascope.training.trainer.optimizer import BACKBONE
-
-
-def pairs(settings: Sequence[str], option: str) -> dict[str, Any]:
-    """``NAME=VALUE`` words as a mapping, values read as YAML.
-
-    >>> pairs(["lr=1e-3", "ema=null", "global_pool=avg"], "--set")
-    {'lr': '1e-3', 'ema': None, 'global_pool': 'avg'}
-    """
-    values = {}
-    for word in settings:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise UserError(f"{option} takes NAME=VALUE, not {word!r}")
-        try:
-            values[name.strip()] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: the 99th of a month
-            raise UserError(f"{option} {word!r}: the value cannot be read") from None
-    return values
 
 
 def recipe_from(name: str, epochs: int | None, changes: Sequence[str], **fields: Any) -> Recipe:
@@ -74,16 +55,25 @@ def on_so_many(plan: Recipe, count: int) -> Recipe:
     return plan.override(batch_size=batch).for_images(count)
 
 
-def fold_from(text: str) -> tuple[int, int]:
-    """A fold as ``WHICH/COUNT``, counted from 1.
+def fold_from(text: str) -> tuple[int, ...]:
+    """A fold as ``WHICH/COUNT``, counted from 1, or ``WHICH/COUNT/DRAW``.
 
-    >>> fold_from("2/5")
-    (1, 5)
+    >>> fold_from("2/5"), fold_from("2/5/1")
+    ((1, 5), (1, 5, 1))
     """
-    which, slash, count = text.partition("/")
-    if not (slash and which.isdecimal() and count.isdecimal() and 0 < int(which) <= int(count)):
-        raise UserError(f"--fold takes WHICH/COUNT, such as 2/5, not {text!r}")
-    return int(which) - 1, int(count)
+    numbers = [int(word) if word.isdecimal() else -1 for word in text.split("/")]
+    if len(numbers) not in (2, 3) or min(numbers) < 0 or not 0 < numbers[0] <= numbers[1]:
+        raise UserError(f"--fold takes WHICH/COUNT or WHICH/COUNT/DRAW, such as 2/5, not {text!r}")
+    return numbers[0] - 1, *numbers[1:]
+
+
+def fold_text(fold: tuple[int, ...]) -> str:
+    """The fold as :func:`fold_from` reads it.
+
+    >>> fold_text((1, 5, 3))
+    '2/5/3'
+    """
+    return "/".join(map(str, (fold[0] + 1, *fold[1:])))
 
 
 def teacher_from(name: str) -> Teacher:
@@ -106,7 +96,7 @@ def load_images(
     source: str,
     image_size: int | None,
     validation: float | None = None,
-    fold: tuple[int, int] | None = None,
+    fold: tuple[int, ...] | None = None,
     start: str = "",
     *,
     split: bool = True,

@@ -9,7 +9,7 @@ A claim says that a contrast lies above a margin (zero as a rule):
 
 The minimum detectable effect is the distance from the margin at which four of five repetitions
 would decide. A paper makes many claims, and one in twenty would be decided by chance: tables also
-count what is left at a false discovery rate of 5 % (:mod:`vitascope.report.tables.study`).
+count what is left at a false discovery rate of 5 % (:mod:`vitascope.report.sections.claims`).
 """
 
 from dataclasses import dataclass

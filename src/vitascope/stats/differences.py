@@ -27,9 +27,9 @@ of seeds x images over n. `variance` tells how the interval follows.
   mean of their class, each counted with 1 / (classes x images of its class).
 - **One run each**: the exact test of McNemar, and ``one_run`` is set; a claim about the models, not
   about these two runs, cannot rest on it.
-- **Folds**: every run tested other images, and training sets overlap. Nadeau and Bengio (2003), for
-  J = folds x seeds runs: V = (1 / J + 1 / (folds - 1)) s^2, s^2 of the runs' differences, t with
-  J - 1 degrees of freedom.
+- **Folds**, also dealt anew with each seed: every run tested other images, and training sets
+  overlap. Nadeau and Bengio (2003), for J = folds x seeds runs: V = (1 / J + 1 / (folds - 1)) s^2,
+  s^2 of the runs' differences, t with J - 1 degrees of freedom.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,8 @@ class Images:
         count: Number of images.
         groups: A patient or video for each image; None if all stand by themselves.
         labels: The true class of each image, for balanced accuracy; None counts images alike.
-        folds: The fold in which each image was tested; None without cross-validation.
+        folds: The fold in which each image was tested, or one row of them for each seed, where the
+            folds were dealt anew; None without cross-validation.
     """
 
     def __init__(
@@ -137,9 +138,9 @@ class _Pools:
 def _codes(names: Any, count: int, name: str) -> Array:
     """0, 1, ... for different names."""
     names = np.asarray(names)
-    if names.shape != (count,):
+    if names.shape[-1:] != (count,) or names.ndim > (2 if name == "folds" else 1):
         raise UserError(f"{name} must have one entry for each of {count} images: {names.shape}")
-    return np.unique(names, return_inverse=True)[1].reshape(-1)
+    return np.unique(names, return_inverse=True)[1].reshape(names.shape)
 
 
 @dataclass(frozen=True)
@@ -266,7 +267,8 @@ def contrast(
         weights: Of the cells: (1, -1) for a difference, (1, -1, -1, 1) for one of differences.
         groups: A patient or video for each image.
         labels: True classes, for balanced accuracy.
-        folds: The fold of each image, where every image was tested once a seed.
+        folds: The fold of each image, where every image was tested once with each seed; one row for
+            each seed where the folds were dealt anew.
         same_runs: Cells are readings of the same trainings (masked and whole), seed by seed, so
             that the spread between trainings cancels as far as both share it.
 
@@ -325,14 +327,18 @@ def _folded(runs: Sequence[Runs], weights: Sequence[float], level: float) -> Est
     assert images.folds is not None
     count = int(images.folds.max()) + 1
     seeds = min(each.num_seeds for each in runs)
+    dealt = np.atleast_2d(images.folds)
+    if 1 < len(dealt) < seeds:
+        raise UserError(f"the folds of {len(dealt)} seeds came with runs of {seeds}")
     pieces = np.empty((seeds, count))
-    for fold in range(count):
-        inside = images.folds == fold
-        weight = images.weights[inside] / images.weights[inside].sum()
-        pieces[:, fold] = POINTS * sum(
-            w * (each.correct[:seeds, inside] @ weight)
-            for w, each in zip(weights, runs, strict=True)
-        )
+    for seed in range(seeds):
+        for fold in range(count):
+            inside = dealt[seed % len(dealt)] == fold
+            weight = images.weights[inside] / images.weights[inside].sum()
+            pieces[seed, fold] = POINTS * sum(
+                w * (each.correct[seed, inside] @ weight)
+                for w, each in zip(weights, runs, strict=True)
+            )
     value = POINTS * sum(w * each.per_run.mean() for w, each in zip(weights, runs, strict=True))
     squares = float(np.square(weights).sum()) / 2
     floor = POINTS**2 * squares * images.floor * count  # of one fold's mean, about

@@ -80,7 +80,8 @@ def recommend(
         margin: A deficit in points that does not matter where it is cheaper.
         groups: A patient or video for each image.
         labels: The true class of each image, for balanced accuracy.
-        folds: The fold of each image, where every image was tested once a seed.
+        folds: The fold of each image, where every image was tested once with each seed; one row for
+            each seed where the folds were dealt anew.
         alpha: Two-sided error of this look at the data.
         behind: Models that an earlier look has shown to be behind; they may have fewer seeds.
 

@@ -143,7 +143,7 @@ def looks(
     Args:
         correct: From model to a boolean array (seeds, images), as :func:`recommend` takes them.
         cost: From model to a number, such as multiply-adds.
-        first: Seeds of each model at the first look, two or more.
+        first: Seeds of each model at the first look: two or more, or one with folds.
         most: Seeds of a model at most.
         margin: A deficit in points that does not matter where it is cheaper.
         spending: How the error is spent over the looks.
@@ -157,8 +157,9 @@ def looks(
     ... ]
     [(3, 'clear')]
     """
-    if not 2 <= first <= most:
-        raise UserError(f"the first look takes 2 to {most} seeds, not {first}")
+    least = 1 if images.get("folds") is not None else 2
+    if not least <= first <= most:
+        raise UserError(f"the first look takes {least} to {most} seeds, not {first}")
     found: list[Look] = []
     behind: tuple[str, ...] = ()
     alphas = levels(range(first, most + 1), most, spending=spending)

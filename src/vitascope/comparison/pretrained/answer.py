@@ -14,7 +14,7 @@ were not used for selection, show how good it is and by how much it leads.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -27,6 +27,7 @@ from vitascope.comparison.budget import in_words
 from vitascope.comparison.cautions import Caution, Trainings, typed_command
 from vitascope.comparison.evidence import Evidence
 from vitascope.comparison.finished_runs import FinishedRuns
+from vitascope.comparison.options import CompareOptions
 from vitascope.comparison.pretrained.candidates import (
     IMAGENET,
     Backbone,
@@ -41,7 +42,6 @@ from vitascope.comparison.pretrained.probing import (
     OnImage,
     ProbedCandidate,
     Tell,
-    evidence_of,
     parts_of,
     probe_all,
 )
@@ -51,44 +51,31 @@ from vitascope.comparison.pretrained.race import (
     Runner,
     order_of,
     planned,
+    pretrained_question,
     runners,
     seconds_of,
 )
-from vitascope.comparison.question import TEST, Comparison
+from vitascope.comparison.pretrained.usages import LINEAR, TUNED, Usage, UsageResults
+from vitascope.comparison.question import TEST
+from vitascope.comparison.rounds import MOST as MOST_SEEDS
+from vitascope.comparison.rounds import Rounds, in_rounds
 from vitascope.data import Dataset
 from vitascope.data.survey import Survey, surveyed
 from vitascope.inspection.evaluation import mistakes
 from vitascope.loading.opening import is_named, split_file
 from vitascope.record import Record, provenance
-from vitascope.runs.cache import folder_of, on_so_many, reading_of
-from vitascope.runs.executor import Engine, run_all
+from vitascope.runs.cache import folder_of, is_finished, on_so_many, reading_of
+from vitascope.runs.executor import Engine, Wanted, run_all
 from vitascope.runs.train_model import load_images
 from vitascope.settings import command_line
 from vitascope.training import load_run, lock_folder
 
 MOST = 1.0  # all images: the only fraction
 CLEARLY, TOO_EASY = 10.0, 95.0  # points over random weights; percent that those get right
-LINEAR, TUNED = "linear head", "fine-tuned"  # the usages to use pretrained weights
-
-
-@dataclass(frozen=True)
-class Usage:
-    """A candidate and how its weights are used."""
-
-    model: str
-    how: str  # LINEAR or TUNED
-
-    def __str__(self) -> str:
-        """The name that the answer uses.
-
-        >>> print(Usage("resnet18", LINEAR))
-        resnet18 (linear head)
-        """
-        return f"{self.model} ({self.how})"
 
 
 def choose_pretrained(
-    question: PretrainedQuestion,
+    options: CompareOptions,
     out: str | Path,
     engine: Engine | None = None,
     *,
@@ -98,7 +85,7 @@ def choose_pretrained(
     """Probe, race and answer. The record is ``out/pretrained.json``, the features are kept there.
 
     Args:
-        question: What to ask.
+        options: What to ask.
         out: Folder for features, runs and record.
         engine: Where the runs are made; one after the other in this process when left out.
         tell: Told, in one line each, what every candidate is and found.
@@ -108,7 +95,7 @@ def choose_pretrained(
         UserError: If no candidate is available, or another process is at work in ``out``.
     """
     out, started, made = Path(out), perf_counter(), provenance()
-    engine = engine or Engine()
+    question, engine = pretrained_question(options), engine or Engine()
     load_images.cache_clear()  # they may have changed since
     with lock_folder(out):
         tried = list(at_least_one(opened(question.models, question.image_size)))
@@ -124,8 +111,7 @@ def choose_pretrained(
         candidates, skipped, images = probe_all(
             question, tried, costs_of, out / "features", tell, on_image
         )
-        chosen, reported = evidence_of(question, candidates, images)
-        chosen, reported = _called(LINEAR, chosen, reported)
+        results = UsageResults(question, candidates, images, out, engine)
         trainings = Trainings(
             weights={name: _about_weights(each) for name, each in candidates.items()},
             leak=look.leak if look.leaks else "",
@@ -140,7 +126,7 @@ def choose_pretrained(
             epochs=question.recipe.epochs,
             num_classes=len(images.classes),
         )
-        plan, race, scratch = RacePlan((), 0, ()), None, None
+        plan, scratch = RacePlan((), 0, ()), None
         if not question.probe_only:
             left = None if question.budget is None else question.budget - (perf_counter() - started)
             if left is not None:  # the run of the recommended linear head comes last
@@ -149,38 +135,36 @@ def choose_pretrained(
             for line in plan.notes:
                 tell(line)
         if plan.models:
-            asked = question.race(plan.models, plan.epochs, "pretrained")
-            race = _raced(asked, candidates, images, out, engine)
-            tuned = _called(TUNED, race.chosen, race.reported)
-            chosen, reported = _joined((chosen, reported), tuned)
+            results.fine_tune(plan.models, plan.epochs)
+        rounds = None
+        if question.until:
+            rounds = _in_rounds(results, plan, started, tell)
+        candidates, race = results.candidates, results.fine_tuned
+        chosen, reported = results.evidence()
+        if race is not None:
             curves = [(f"{Usage(k[0], TUNED)}", _curve(r.metrics)) for k, r in race.by_key.items()]
             never = {f"{Usage(name, TUNED)}": classes for name, classes in race.never().items()}
             trainings = replace(trainings, curves=curves, never=never)
-        usages = {
-            f"{usage}": usage
-            for model in candidates
-            for usage in (Usage(model, LINEAR), Usage(model, TUNED))
-        }
-        costs = {  # at work the two usages cost the same; a head alone is the cheaper to make
-            name: float(candidates[usage.model].cost.multiply_adds + (usage.how == TUNED))
-            for name, usage in usages.items()
-        }
-        recommendation = stats.recommend(
-            chosen.correct(MOST), costs, question.margin, **chosen.kinds
+        recommendation = (
+            stats.recommend(chosen.correct(MOST), results.costs, question.margin, **chosen.kinds)
+            if rounds is None
+            else rounds.recommendation
         )
         advice = advise(
             chosen,
             reported,
-            costs,
+            results.costs,
             recommendation.best,
             margin=question.margin,
             metric=question.metric,
             trainings=trainings,
+            notes=() if rounds is None else rounds.notes(),
+            recommendation=recommendation,
         )
-        taken, best = usages[advice.model], usages[recommendation.best]
+        taken, best = results.usages[advice.model], results.usages[recommendation.best]
         if race is not None and plan.scratch and candidates[best.model].backbone.rebuildable:
             alone = question.race((best.model,), plan.epochs, "random")
-            scratch = _raced(alone, candidates, images, out, engine).reported
+            scratch = results.make(alone).reported
         wrong, pictures = (
             race.mistakes(taken.model)
             if race is not None and taken.how == TUNED
@@ -213,6 +197,7 @@ def choose_pretrained(
                 "mistakes": wrong,
                 "metric": question.metric,
                 "seeds": list(question.seeds),
+                "rounds": None if rounds is None else rounds.values(),
             },
             arrays={**_arrays(candidates, race, scratch), **pictures},
             config=question.config,
@@ -222,6 +207,34 @@ def choose_pretrained(
         )
         answer.save(out / "pretrained")
     return answer
+
+
+def _in_rounds(results: UsageResults, plan: RacePlan, started: float, tell: Tell) -> Rounds:
+    """Repeat the cross-validation for the usages in question, until that ends."""
+    question, engine = results.question, results.engine
+
+    def affordable(runs: Sequence[Wanted]) -> bool:
+        """Whether the runs end within the budget; those that are finished take no time."""
+        left = [run for run in runs if not is_finished(*run, results.out)]
+        if question.budget is None or not left:
+            return True
+        seconds = 0.0
+        for training, _, _ in left:
+            each = results.candidates[training.model]
+            runner = _runner(training.model, each)
+            seconds += seconds_of(runner, each.num_train * plan.epochs, engine.processes)
+        reserve = _last_run(results.candidates)
+        return perf_counter() - started + seconds + reserve <= question.budget
+
+    return in_rounds(
+        lambda: results.evidence()[0],
+        lambda names: results.add_seed(names, affordable),
+        results.costs,
+        first=len(question.seeds),
+        most=max(MOST_SEEDS, len(question.seeds)),
+        margin=question.margin,
+        tell=tell,
+    )
 
 
 def foreseen(
@@ -295,26 +308,6 @@ def _last_run(candidates: Mapping[str, ProbedCandidate]) -> float:
     return images * each.cost.usual_milliseconds / 1000
 
 
-def _called(how: str, *evidence: Evidence) -> list[Evidence]:
-    """Add the usage to every model's name; what was one object stays one."""
-    renamed = {
-        id(each): replace(
-            each, runs=tuple(replace(run, model=f"{Usage(run.model, how)}") for run in each.runs)
-        )
-        for each in evidence
-    }
-    return [renamed[id(each)] for each in evidence]
-
-
-def _joined(first: Sequence[Evidence], second: Sequence[Evidence]) -> list[Evidence]:
-    """Evidence on the same images together; what was one object stays one."""
-    joined = {
-        id(one): replace(one, runs=(*one.runs, *other.runs))
-        for one, other in zip(first, second, strict=True)
-    }
-    return [joined[id(one)] for one in first]
-
-
 def _in_use(
     question: PretrainedQuestion,
     taken: Usage,
@@ -332,7 +325,8 @@ def _in_use(
     if not candidates[taken.model].backbone.rebuildable:
         return nothing
     asked = question.race((taken.model,), plan.epochs if taken.how == TUNED else None, "pretrained")
-    training, seed = asked.training(taken.model, MOST), question.seeds[0]
+    seed = question.seeds[0]
+    training = asked.on_every_fold(asked.training(taken.model, MOST), seed)[0]
     train = {
         **asked.for_all_images(taken.model),
         "pretrained": is_named(taken.model) and split_file(taken.model)[1] is None,
@@ -362,17 +356,7 @@ def _plan(
 ) -> RacePlan:
     """Return who is fine-tuned: of those that a run can build again."""
     able = {name: each for name, each in candidates.items() if each.backbone.rebuildable}
-    wanted = runners(
-        [
-            Runner(
-                model=name,
-                kind=each.backbone.kind,
-                linear=each.inner,
-                seconds=each.cost.usual_milliseconds / 1000,
-            )
-            for name, each in able.items()
-        ]
-    )
+    wanted = runners([_runner(name, each) for name, each in able.items()])
     num_images = next(iter(candidates.values())).num_train
     plan = planned(
         wanted,
@@ -385,21 +369,14 @@ def _plan(
     return replace(plan, unable=tuple(name for name in candidates if name not in able))
 
 
-def _raced(
-    asked: Comparison,
-    candidates: Mapping[str, ProbedCandidate],
-    images: Dataset,
-    out: Path,
-    engine: Engine,
-) -> FinishedRuns:
-    """The runs of a comparison of some candidates, made unless they are there."""
-    run_all(
-        asked.runs(has_test=len(images.test) > 0),
-        out,
-        engine,
-        cost=lambda training: float(candidates[training.model].cost.multiply_adds),
+def _runner(name: str, each: ProbedCandidate) -> Runner:
+    """A candidate as the fine-tuning stage sees it."""
+    return Runner(
+        model=name,
+        kind=each.backbone.kind,
+        linear=each.inner,
+        seconds=each.cost.usual_milliseconds / 1000,
     )
-    return FinishedRuns(question=asked, dataset=images, out=out)
 
 
 def _curve(metrics: Any) -> list[float]:
@@ -522,7 +499,7 @@ def _mistakes(
     """Return the mistakes of a candidate's linear head, for the first seed and fold."""
     part = images.test
     if not len(part):
-        part = images.train.take(parts_of(question, images)[0][1])
+        part = images.train.take(parts_of(question, images, question.seeds[0])[0][1])
     values, arrays = mistakes(taken.first, images.classes, part)
     run = {"model": taken.backbone.text, "seed": question.seeds[0]}
     return {**run, **values}, {f"mistakes/{key}": each for key, each in arrays.items()}

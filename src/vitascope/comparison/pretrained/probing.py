@@ -8,7 +8,7 @@ Shapes: S seeds, F folds (1 without), n held-out images in all, M test images.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,14 @@ from vitascope.comparison.pretrained.candidates import Backbone
 from vitascope.comparison.pretrained.cost import Cost
 from vitascope.comparison.pretrained.race import SHARES, PretrainedQuestion, Twice, twice
 from vitascope.data import Dataset
-from vitascope.data.held_out import check_groups, positions
+from vitascope.data.held_out import check_groups, dealt_out, positions
 from vitascope.errors import UserError
 from vitascope.inspection.probe import Probed, frozen_features, linear, probe
 from vitascope.loading.opening import with_random_weights
 from vitascope.stats import Estimate, difference
 from vitascope.training.predictions import Predictions
 
+KINDS = ("knn", "linear")  # classifiers on frozen features
 FEW = 100  # images to train on, and to measure on, with random weights
 Tell = Callable[[str], None]
 OnImage = Callable[[str, int, int], None]
@@ -86,11 +87,8 @@ def probe_all(
             tell(f"skipped {each.text}: {each.problem}")
             continue
         images = each.opened.preprocessing.load(question.data, **more)
-        parts = parts_of(question, images)
         tell(each.opened.line)
-        probed[each.text] = _probed(
-            question, each, costs[each.text], images, parts, folder, on_image
-        )
+        probed[each.text] = _probed(question, each, costs[each.text], images, folder, on_image)
         shares = probed[each.text].shares
         reported = f"{len(images.test)} test" if len(images.test) else "the held-out"
         tell(
@@ -101,8 +99,10 @@ def probe_all(
     return probed, skipped, images
 
 
-def parts_of(question: PretrainedQuestion, images: Dataset) -> list[Part]:
+def parts_of(question: PretrainedQuestion, images: Dataset, seed: int = 0) -> list[Part]:
     """Return how the training images are parted; nothing is held out where test images choose.
+
+    Folds are dealt out with the seed where the question wants them dealt anew.
 
     Raises:
         UserError: If there are none, or a part holds one group alone.
@@ -112,7 +112,8 @@ def parts_of(question: PretrainedQuestion, images: Dataset) -> list[Part]:
         if not len(images.train):
             raise UserError(f"{images.name} has no training images; give a source that has some")
         return [(np.arange(len(images.train)), np.arange(0))]
-    parts = positions(images, question.validation, question.folds)
+    draw = seed if question.redraw else 0
+    parts = positions(images, question.validation, question.folds, draw)
     if question.folds is None:
         check_groups(images.train.take(parts[0][1]), "validation")
     return parts
@@ -123,7 +124,6 @@ def _probed(
     each: Backbone,
     cost: Cost,
     images: Dataset,
-    parts: list[Part],
     folder: Path,
     on_image: OnImage,
 ) -> ProbedCandidate:
@@ -138,35 +138,18 @@ def _probed(
     train = frozen_features(each.opened, images.train, folder, on_step=step)
     test = frozen_features(each.opened, images.test, folder, on_step=step)
     labels, groups = images.train.labels, images.train.groups
-    probed: list[Probed] = [
-        probe(
-            train[rows],
-            labels[rows],
-            np.concatenate([train[out], test]),
-            np.concatenate([labels[out], images.test.labels]),
-            seeds=question.seeds,
-            groups=None if groups is None else groups[rows],
-        )
-        for rows, out in parts
-    ]
-    chosen, reported = {}, {}
-    for name in ("knn", "linear"):
-        right = [(getattr(p, name), len(out)) for p, (_, out) in zip(probed, parts, strict=True)]
-        chosen[name] = np.concatenate([each[:, :held] for each, held in right], axis=1)
-        reported[name] = np.concatenate([each[:, held:] for each, held in right])
-    if not chosen["linear"].shape[1]:
-        chosen = reported
-    rows, out = parts[0]
-    first = probed[0]
+    rows, out = parts_of(question, images, question.seeds[0])[0]
+    probes = _probes(question, images, train, test, question.seeds)
+    first = probes.first
     measured = (test, images.test.labels) if len(images.test) else (train[out], labels[out])
     return ProbedCandidate(
         backbone=each,
-        chosen=chosen,
-        reported=reported if len(images.test) else chosen,
+        chosen=probes.chosen,
+        reported=probes.reported,
         k=first.k,
         c=first.c,
         first=first.first.at(slice(len(out), None) if len(images.test) else slice(len(out))),
-        inner=float(np.mean([each.inner[f"{each.c:g}"] for each in probed])),
+        inner=probes.inner,
         cost=cost,
         num_train=len(rows),
         twice=_twice(
@@ -176,8 +159,84 @@ def _probed(
             measured,
             None if groups is None else groups[rows],
         ),
-        **_against_random(each, images, parts[0], train, test, first.c, folder),
+        **_against_random(each, images, (rows, out), train, test, first.c, folder),
     )
+
+
+def with_another_seed(
+    question: PretrainedQuestion, candidate: ProbedCandidate, images: Dataset, folder: Path
+) -> ProbedCandidate:
+    """Return the candidate probed with one more seed, on folds that are dealt anew."""
+    opened = candidate.backbone.opened
+    assert opened is not None
+    train = frozen_features(opened, images.train, folder)
+    test = frozen_features(opened, images.test, folder)
+    seed = question.seeds_up_to(len(candidate.chosen["linear"]) + 1)[-1]
+    probes = _probes(question, images, train, test, (seed,))
+
+    def longer(
+        before: Mapping[str, np.ndarray], more: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        return {name: np.concatenate([before[name], more[name]]) for name in KINDS}
+
+    return replace(
+        candidate,
+        chosen=longer(candidate.chosen, probes.chosen),
+        reported=longer(candidate.reported, probes.reported),
+    )
+
+
+@dataclass(frozen=True)
+class _Probes:
+    """Probes on all parts of the images: which images that choose, and report, they get right."""
+
+    first: Probed
+    inner: float
+    chosen: Mapping[str, np.ndarray]
+    reported: Mapping[str, np.ndarray]
+
+
+def _probes(
+    question: PretrainedQuestion,
+    images: Dataset,
+    train: np.ndarray,
+    test: np.ndarray,
+    seeds: tuple[int, ...],
+) -> _Probes:
+    """Probe on every part with every seed; where folds are dealt anew, on those of the seed."""
+    if question.redraw and len(seeds) > 1:
+        each = [_probes(question, images, train, test, (seed,)) for seed in seeds]
+        chosen, reported = (
+            {name: np.concatenate([getattr(one, which)[name] for one in each]) for name in KINDS}
+            for which in ("chosen", "reported")
+        )
+        inner = float(np.mean([one.inner for one in each]))
+        return _Probes(each[0].first, inner, chosen, reported)
+    labels, groups = images.train.labels, images.train.groups
+    parts = parts_of(question, images, seeds[0])
+    probed = [
+        probe(
+            train[rows],
+            labels[rows],
+            np.concatenate([train[out], test]),
+            np.concatenate([labels[out], images.test.labels]),
+            seeds=seeds,
+            groups=None if groups is None else groups[rows],
+        )
+        for rows, out in parts
+    ]
+    order = np.concatenate([out for _, out in parts])
+    chosen, reported = {}, {}
+    for name in KINDS:
+        right = [(getattr(p, name), len(out)) for p, (_, out) in zip(probed, parts, strict=True)]
+        chosen[name] = np.concatenate([each[:, :held] for each, held in right], axis=1)
+        reported[name] = np.concatenate([each[:, held:] for each, held in right])
+        if question.redraw:  # in the order of the images, which is the same in all draws
+            chosen[name] = chosen[name][:, np.argsort(order)]
+    if not chosen["linear"].shape[1]:
+        chosen = reported
+    inner = float(np.mean([each.inner[f"{each.c:g}"] for each in probed]))
+    return _Probes(probed[0], inner, chosen, reported if len(images.test) else chosen)
 
 
 def _against_random(
@@ -293,6 +352,11 @@ def evidence_of(
     parts = parts_of(question, images)
     order = np.concatenate([out for _, out in parts])
     dealt = np.repeat(np.arange(len(parts)), [len(out) for _, out in parts])
+    if question.redraw:
+        assert question.folds is not None
+        most = max(len(each.chosen["linear"]) for each in candidates.values())
+        order = np.arange(len(images.train))
+        dealt = dealt_out(images, question.folds, question.seeds_up_to(most))
     held = Evidence(
         name="validation" if question.folds is None else "held-out",
         runs=runs("chosen"),

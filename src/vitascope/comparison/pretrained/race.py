@@ -24,17 +24,23 @@ well be 0 or the line does not fit: its interval is wider than the error itself.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.stats import linregress, t
 
-from vitascope.comparison.question import Choice, Comparison
+from vitascope.comparison.budget import seconds_from
+from vitascope.comparison.options import CompareOptions
+from vitascope.comparison.question import Choice, Comparison, source_of
 from vitascope.runs.spec import changed_recipe
-from vitascope.training import Recipe, recipe
+from vitascope.runs.train_model import recipe_from
+from vitascope.settings import check
+from vitascope.training import recipe
 
 BEST = 3  # by the linear probe
+
+FOLDS = 5  # of `--until decided`, where none are given
 
 TRAINING = 3.0  # forward passes that a step of training costs
 
@@ -168,9 +174,15 @@ def order_of(shares: Mapping[str, float | None]) -> list[str]:
 class PretrainedQuestion(Choice):
     """A comparison of pretrained networks: candidates, images, recipe and budget."""
 
-    probe_only: bool = False
-    budget: float | None = None  # seconds of the whole
-    recipe: Recipe = field(default_factory=lambda: recipe("finetune_small"))
+    probe_only: bool
+    budget: float | None  # seconds of the whole
+    until: Literal["decided"] | None
+    redraw: bool  # folds are dealt anew with each seed
+
+    def seeds_up_to(self, count: int) -> tuple[int, ...]:
+        """So many seeds: the question's, and those after the largest of them."""
+        more = range(max(self.seeds) + 1, max(self.seeds) + 1 + count)
+        return (*self.seeds, *more)[:count]
 
     def race(
         self, models: tuple[str, ...], epochs: int | None, start: Literal["pretrained", "random"]
@@ -182,11 +194,60 @@ class PretrainedQuestion(Choice):
             epochs: Of each; None: none, a head on frozen features.
             start: From their weights, or from random ones, of which nothing is spared.
         """
-        names = {each.name for each in fields(Choice)} - {"models", "recipe"}
-        shared: dict[str, Any] = {name: getattr(self, name) for name in names}
         spared = {} if start == "pretrained" else {"freeze": (), "head": "random", "layer_decay": 1}
         plan = recipe("linear") if epochs is None else changed_recipe(self.recipe, epochs, spared)
-        return Comparison(models=models, fractions=(1.0,), recipe=plan, start=start, **shared)
+        return Comparison(
+            data=self.data,
+            models=models,
+            seeds=self.seeds,
+            recipe=plan,
+            image_size=self.image_size,
+            margin=self.margin,
+            validation=self.validation,
+            folds=self.folds,
+            metric=self.metric,
+            fractions=(1.0,),
+            overrides=(),
+            until=None,
+            rates={},
+            start=start,
+            redraw=self.redraw,
+        )
+
+
+def pretrained_question(options: CompareOptions) -> PretrainedQuestion:
+    """Return the question about pretrained networks that the options ask.
+
+    With ``--until decided`` the first look comes after one repetition of the folds, unless other
+    seeds than the usual ones are given.
+
+    Raises:
+        UserError: If an option is out of its range or cannot be read.
+    """
+    check(options)
+    name = "finetune_small" if options.recipe == CompareOptions.recipe else options.recipe
+    plan = recipe_from(name, options.epochs, options.set)
+    folds, seeds = options.folds, options.seeds
+    if options.until:
+        folds = folds or FOLDS
+        seeds = seeds[:1] if seeds == CompareOptions.seeds else seeds
+    if folds is not None or not options.validation:
+        plan = plan.override(finish="last")  # the images that measure must not choose the epoch
+    return PretrainedQuestion(
+        data=source_of(options),
+        models=options.backbones,
+        seeds=seeds,
+        recipe=plan,
+        image_size=options.image_size,
+        margin=options.margin,
+        validation=options.validation,
+        folds=folds,
+        metric=options.metric,
+        until=options.until,
+        redraw=options.until is not None,
+        probe_only=options.probe_only,
+        budget=None if options.budget is None else seconds_from(options.budget),
+    )
 
 
 SHARES = (0.125, 0.25, 0.5, 1.0)

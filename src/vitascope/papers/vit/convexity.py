@@ -243,10 +243,9 @@ def _of_heads(scale: Scale, *, wider: bool) -> Plan:
 def _varied(scale: Scale, wider: bool) -> dict[str, dict[int, Training]]:
     """ViTs by their number of heads, and by the channels of each."""
     counts = scale.pick(paper=(1, 3, 6, 12), laptop=(3, 9, 18), smoke=(3, 9))
-    channels = scale.pick(
-        paper=(16, 32, 64, 128), laptop=(4, 8, 16), desk=(8, 16, 32), smoke=(4, 8)
-    )
-    usual = scale.pick(paper=(3, 64), laptop=(9, 8), desk=(9, 16))
+    channels = scale.pick(paper=(16, 32, 64, 128), laptop=(4, 8, 16), smoke=(4, 8))
+    usual = scale.pick(paper=(3, 64), laptop=(9, 8))
+    few: dict[str, Any] = scale.pick(paper={}, desk={"small": True, "fraction": scale.small})
     patch: dict[str, Any] = scale.pick(paper={}, laptop={"patch_size": 2}, desk={"patch_size": 4})
 
     def vit(number: int, each: int) -> Training:
@@ -254,7 +253,8 @@ def _varied(scale: Scale, wider: bool) -> dict[str, dict[int, Training]]:
         if (number, each) != usual or scale.is_paper:
             size = {"embed_dim": number * each} if wider else {"head_dim": each}
             args |= {"num_heads": number, **size}
-        return NETWORKS["ViT-Ti"].training(scale, depth=scale.pick(paper=6, laptop=2), **args)
+        depth = scale.pick(paper=6, laptop=2)
+        return NETWORKS["ViT-Ti"].training(scale, depth=depth, **few, **args)
 
     return {
         "heads": {n: vit(n, usual[1]) for n in counts},

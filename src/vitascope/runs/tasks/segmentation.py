@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vitascope.data import SegmentationFolder
 from vitascope.errors import UserError
-from vitascope.measure.miou import MeanIoU, miou
+from vitascope.measure.mean_iou import MeanIoU, miou
 from vitascope.models.segmentation.segmenter import Segmenter, segmenter
 from vitascope.record import Record
 from vitascope.training.trainer.segmentation import pixel_loss

@@ -14,7 +14,8 @@ from vitascope.models.weights import load_weights
 from vitascope.record import Record
 from vitascope.runs.tasks.segmentation import Segmentation, build_segmenter
 from vitascope.runs.tasks.vqa import VQA, build_vilt
-from vitascope.runs.train_model import pairs, recipe_from
+from vitascope.runs.train_model import recipe_from
+from vitascope.settings import pairs
 from vitascope.training.distributed import device_of
 from vitascope.training.run_folder.run import Run, load_task_run
 from vitascope.training.trainer.loop import train_task
