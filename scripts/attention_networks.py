@@ -38,7 +38,7 @@ from vitascope.measure.attention.nonlocality import (
 )
 from vitascope.measure.features.per_unit import no_grid
 from vitascope.measure.streaming.model_structure import ModelStructure
-from vitascope.measure.streaming.one_pass import STREAMING, one_pass
+from vitascope.measure.streaming.one_pass import one_pass, streaming_instruments
 
 CALLS = re.compile(r"(?<!log_)softmax\(|scaled_dot_product_attention")
 TIMM = Path(timm.__file__).parent
@@ -526,7 +526,7 @@ def measured(
     instruments = {}
     for name in names:
         try:
-            instruments[name] = STREAMING[name](structure, **options)
+            instruments[name] = streaming_instruments()[name](structure, **options)
         except vitascope.errors.UserError as error:
             refused[name] = {u.name: why for u in structure.units if (why := no_grid(u))}
             refused[name] = refused[name] or {"": str(error)}

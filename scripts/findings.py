@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 
 from vitascope.record import Record
 from vitascope.report.figures.paper_renderer import STYLE
-from vitascope.report.tables.study import claims_table, standing, tested
+from vitascope.report.sections.claims import claims_table, standing, tested
 
 _DIAL = "{} is ahead of a plain ViT on 2 % of the images"
 _PATCHES = "with patches of 4 on {} % of the images, ConViT is ahead of ViT"
@@ -263,7 +263,7 @@ class Finding(NamedTuple):
     @property
     def numbers(self) -> str:
         """The contrast with its interval and unit."""
-        return claims_table([self.claim]).rows[0].cells[2].words
+        return claims_table([self.claim]).rows[0].cells[2].text
 
 
 def _told(studies: Sequence[Record]) -> Callable[[str, str, str], Finding]:

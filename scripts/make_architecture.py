@@ -10,6 +10,7 @@ PAGE = ROOT / "docs" / "architecture.md"
 ANYWHERE = {
     "errors",
     "settings",
+    "option_types",
     "atomic",
     "hub_access",
     "reliability",

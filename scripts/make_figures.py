@@ -23,14 +23,14 @@ from PIL import Image
 
 from vitascope.errors import UserError
 from vitascope.figure import Style
-from vitascope.inspection.curvature import Curvature
-from vitascope.inspection.inspect import InspectRequest, inspect_subject
+from vitascope.inspection.inspect import inspect_subject
+from vitascope.inspection.options import InspectOptions
 from vitascope.measure import miou
+from vitascope.measure.instrument import ModelRecord
+from vitascope.measure.registry import INSTRUMENTS
 from vitascope.models.segmentation.segmenter import segmenter
 from vitascope.record import Record, atomic_write, load, load_config
 from vitascope.report.figures.paper_renderer import STYLE, draw_figure
-from vitascope.report.instruments.instrument import Seen
-from vitascope.report.instruments.summary import INSTRUMENTS
 from vitascope.training.trainer.segmentation import pixel_loss
 
 OUT = Path(__file__).parents[1] / "docs" / "figures" / "instruments"
@@ -84,12 +84,12 @@ def run_of(runs: Path, model: str) -> Path:
 def measured(runs: Path, sight: Sight) -> Iterator[tuple[str, Record]]:
     """Each figure's record, its subject named by the run's folder."""
     folder = run_of(runs, sight.model)
-    look = InspectRequest(
-        subject=str(folder),
+    look = InspectOptions(
+        model=str(folder),
         measures=tuple(sight.figures.values()),
         layers=sight.layers,
-        num_images=sight.images,
-        curvature=Curvature(num_batches=sight.batches),
+        images=sight.images,
+        batches=sight.batches,
     )
     records = inspect_subject(look).records
     name = "/".join(folder.parts[-2:])
@@ -169,8 +169,8 @@ def main(words: Sequence[str]) -> None:
         for name, record in found:
             if words:
                 record.save(OUT / "records" / name)
-            seen = Seen(label=sight.model, style=Style(), record=record)
-            write(OUT / f"{name}.png", draw_figure(INSTRUMENTS[record.kind].draw([seen])))
+            one = ModelRecord(label=sight.model, style=Style(), record=record)
+            write(OUT / f"{name}.png", draw_figure(INSTRUMENTS[record.kind].figure([one])))
     if not named or "miou" in named:
         record, figure = segmented()
         if words:

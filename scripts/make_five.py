@@ -14,8 +14,8 @@ from pathlib import Path
 
 from make_pretrained import keep
 
+from vitascope.comparison.options import CompareOptions
 from vitascope.comparison.pretrained.answer import choose_pretrained
-from vitascope.comparison.pretrained.race import PretrainedQuestion
 from vitascope.runs.train_model import train_once
 
 MODELS = ("vit_micro", "convit_micro", "resnet_micro")
@@ -54,8 +54,8 @@ def main(images: Path, out: Path) -> None:
         how = {"recipe": "laptop", "epochs": EPOCHS, "trackers": (), "resume": True, "quiet": True}
         train_once(model=model, data=first, out=out / model, **how)
     runs = tuple(str(out / model) for model in MODELS)
-    question = PretrainedQuestion(data=others, models=runs)
-    answer = choose_pretrained(question, out / "answer", tell=print)
+    options = CompareOptions(data=others, models=runs, pretrained=True)
+    answer = choose_pretrained(options, out / "answer", tell=print)
     keep(answer, "five")
 
 

@@ -15,14 +15,14 @@ from findings import in_plain_words
 
 from vitascope import record
 from vitascope.record import Record
-from vitascope.report.sections.pretrained import leads
-from vitascope.report.tables.pretrained import (
+from vitascope.report.sections.pretrained import (
+    leads,
     pretrained_headline,
     pretrained_table,
     short_name,
 )
-from vitascope.report.tables.table import as_markdown
 from vitascope.stats import Estimate, accuracy, difference
+from vitascope.table import as_markdown
 
 HERE = Path(__file__).parents[1] / "docs"
 HEAD = """# Pretrained networks: results

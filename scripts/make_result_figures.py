@@ -13,8 +13,8 @@ from pathlib import Path
 
 from make_figures import write
 
-from vitascope.report.contents import KINDS, compose
 from vitascope.report.exports import drawings
+from vitascope.report.page import KINDS, compose
 from vitascope.report.records import find
 
 HERE = Path(__file__).parents[1] / "docs"

@@ -17,28 +17,28 @@ import numpy as np
 from findings import draw_leads, findings_in_words, in_plain_words, inside_table, note_on_units
 
 from benchmarks.tables import ABOUT_RATIOS, bench_tables
+from vitascope.papers.catalog import catalog
 from vitascope.record import Record, load, write_text
-from vitascope.report.sections.comparison_record import ComparisonRecord
-from vitascope.report.tables.comparison import accuracy_table
-from vitascope.report.tables.searches import spectra_table
-from vitascope.report.tables.study import (
-    VERDICT_MARKS,
+from vitascope.report.sections.claims import (
     CountedClaim,
     claim_in_words,
     claims_table,
     correction,
-    runs_in_words,
     standing,
-    study_table,
     tally,
     tested,
     with_authors,
 )
-from vitascope.report.tables.table import Table, as_markdown, row
+from vitascope.report.sections.comparison import accuracy_table
+from vitascope.report.sections.comparison_record import ComparisonRecord
+from vitascope.report.sections.spectra import spectra_table
+from vitascope.report.sections.study import VERDICT_MARKS, runs_in_words, study_table
+from vitascope.table import Table, as_markdown, row
 
 __all__ = ["readme_with_findings", "results_pages", "section"]
 
-ELSEWHERE = {"pretrained"}  # kinds of records that have a page of their own
+# kinds of records that have a page of their own
+ELSEWHERE = {"pretrained", "simulation", "finetuning"}
 README = Path(__file__).parents[1] / "README.md"
 LEADS = "leads.png"  # of all studies on real images
 MARKS = ("<!-- findings, by make results -->", "<!-- end of findings -->")
@@ -192,8 +192,10 @@ def _study(record: Record) -> str:
     """Tables with the paper's numbers beside ours, and the verdicts."""
     values = record.values
     covers = ", ".join(values["covers"])
+    studies = catalog()
+    title = studies[values["study"]].title if values["study"] in studies else values["title"]
     about = (
-        f"**{values['title']}** {covers}. {claim_in_words(covers, values['claim'])} "
+        f"**{title}** {covers}. {claim_in_words(covers, values['claim'])} "
         f"Here: {values['scale']} scale, {Path(values['data']).name}, "
         f"{len(values['seeds'])} seeds, {runs_in_words(values)}; mean ± standard deviation."
     )

@@ -12,6 +12,7 @@ comparison that looks once has the same power, but for a point. About five minut
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -26,6 +27,7 @@ MODELS = ("a", "b", "c")
 COST = {"a": 3.0, "b": 2.0, "c": 1.0}
 LEADS, SPREADS, IMAGES = (0.0, 1.0, 2.0, 4.0, 10.0), (1.0, 2.0), (360, 2000)
 FIRST, MOST, MARGIN = 3, 10, 1.0
+FOLDS = 5
 RECORD = Path(__file__).parents[1] / "docs" / "records" / "seeds-in-rounds"
 
 
@@ -89,6 +91,52 @@ def simulated(lead: float, spread: float, images: int, trials: int) -> dict[str,
     }
 
 
+def with_folds(lead: float, spread: float, images: int, trials: int) -> dict[str, Any]:
+    """One row of repeated folds: shares of verdicts, and repetitions used."""
+    rng = np.random.default_rng(int(10 * lead + spread))
+    made = replace(world(lead, spread, images), seeds=MOST * FOLDS)
+    shares = dict.fromkeys(("clear", "false_clear", "equivalent", "false_equivalent"), 0.0)
+    used = []
+    for right in made.trials(trials, seed=int(100 + 10 * lead + spread)):
+        dealt = np.stack([rng.permutation(np.arange(images) % FOLDS) for _ in range(MOST)])
+        run = FOLDS * np.arange(MOST)[:, None] + dealt  # of each image in each repetition
+        correct = {
+            name: np.take_along_axis(each, run, axis=0)
+            for name, each in zip(MODELS, right, strict=True)
+        }
+        found = looks(correct, COST, first=1, most=MOST, margin=MARGIN, folds=dealt)
+        last = found[-1].recommendation
+        kind = "false_" if wrong(last.verdict, last.model, lead) else ""
+        if last.verdict != "undecided":
+            shares[f"{kind}{last.verdict}"] += 1 / trials
+        used.append(found[-1].seeds)
+    return {
+        "images": images,
+        "spread": spread,
+        "lead": lead,
+        **shares,
+        "repetitions": float(np.mean(used)),
+    }
+
+
+def folds_table(rows: list[Mapping[str, Any]]) -> str:
+    """As Markdown."""
+    lines = [
+        "| images | spread | lead | rightly clear | falsely clear | equivalent (falsely) | "
+        "repetitions |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        right = f"{100 * row['clear']:.0f} %" if row["lead"] else ""
+        equal = 100 * (row["equivalent"] + row["false_equivalent"])
+        lines.append(
+            f"| {row['images']:,} | {row['spread']:g} | {row['lead']:g} | {right} | "
+            f"{100 * row['false_clear']:.1f} % | {equal:.0f} % "
+            f"({100 * row['false_equivalent']:.1f} %) | {row['repetitions']:.1f} |"
+        )
+    return "\n".join(lines)
+
+
 def table(rows: list[Mapping[str, Any]]) -> str:
     """As Markdown."""
     lines = [
@@ -115,16 +163,19 @@ def table(rows: list[Mapping[str, Any]]) -> str:
 def main() -> None:
     """Simulate, and print the table."""
     trials = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    rows, started = [], perf_counter()
+    rows, folds, started = [], [], perf_counter()
     for images in IMAGES:
         for spread in SPREADS:
             for lead in LEADS:
                 rows.append(simulated(lead, spread, images, trials))
-                print(rows[-1], file=sys.stderr, flush=True)
-    config = {"trials": trials, "first": FIRST, "most": MOST, "margin": MARGIN}
+                folds.append(with_folds(lead, spread, images, trials))
+                print(rows[-1], folds[-1], file=sys.stderr, flush=True)
+    config = {"trials": trials, "first": FIRST, "most": MOST, "margin": MARGIN, "folds": FOLDS}
     seconds = perf_counter() - started
-    Record(kind="simulation", values={"rows": rows}, config=config, seconds=seconds).save(RECORD)
-    print(table(rows))
+    Record(
+        kind="simulation", values={"rows": rows, "folds": folds}, config=config, seconds=seconds
+    ).save(RECORD)
+    print(f"{table(rows)}\n\n{folds_table(folds)}")
 
 
 if __name__ == "__main__":
