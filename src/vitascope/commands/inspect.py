@@ -25,7 +25,8 @@ class Inspect(InspectOptions):
     masking, lesion, and with --out explorer (every patch's attention, for `vitascope report`). All
     that make sense for the model are taken unless --measures names some. Taken only when named:
     relevance (which parts of an image the prediction depends on), lens (what each layer already
-    knows), patching (which layers carry the difference between two images), occlusion, fgsm, pgd, frequency, corruption, calibration (vitascope evaluate --on has options),
+    knows), patching (which layers carry the difference between two images), occlusion, fgsm, pgd,
+    frequency, corruption, calibration (vitascope evaluate --on has options),
     and hessian, blocks, density, landscape, trajectory on augmented training images.
 
     Examples:
