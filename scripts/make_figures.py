@@ -67,6 +67,7 @@ SIGHTS = (
     Sight(model="resnet_micro", figures={"frequency-resnet": "frequency"}),
     Sight(model="resnet_micro", figures=alike("calibration"), images=2000),
     Sight(model="vit_micro", figures=alike("relevance", "norms"), images=256),
+    Sight(model="vit_micro", figures=alike("lens", "patching"), images=359),
     Sight(model="vit_micro", figures=alike("hessian", "trajectory"), batches=16),
     Sight(model="vit_micro", figures=alike("blocks")),
     Sight(model="vit_micro", figures=alike("landscape", "density")),

@@ -34,14 +34,14 @@ def photographs() -> list[np.ndarray]:
     return [*ours, load_sample_image("flower.jpg"), load_sample_image("china.jpg")]
 
 
-def squares() -> torch.Tensor:
-    """The middle of each photograph, (6, 3, SIDE, SIDE)."""
+def squares(size: int = SIDE) -> torch.Tensor:
+    """The middle of each photograph, (6, 3, size, size)."""
     cut = []
     for pixels in photographs():
         side = min(pixels.shape[:2])
-        top, left = ((size - side) // 2 for size in pixels.shape[:2])
+        top, left = ((length - side) // 2 for length in pixels.shape[:2])
         image = Image.fromarray(pixels[top : top + side, left : left + side])
-        cut.append(np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BICUBIC)))
+        cut.append(np.asarray(image.resize((size, size), Image.Resampling.BICUBIC)))
     return torch.from_numpy(np.stack(cut)).permute(0, 3, 1, 2).contiguous()
 
 

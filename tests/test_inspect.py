@@ -189,7 +189,7 @@ def test_a_torchvision_model_is_run_at_its_own_size(capsys):
 def test_a_factory_is_looked_at_and_brings_its_channels(factory, capsys):
     words = [f"{factory}:grey", "--data", "digits", "--images", "8"]
     found = look(capsys, *words)
-    assert set(found["measures"]) == {"fourier", "variance", "norms", "cka", "lesion"}
+    assert set(found["measures"]) == {"fourier", "variance", "norms", "pca", "cka", "lesion"}
     assert set(found["refused"]) == set(MEASURES) - set(found["measures"])
     assert all("\n" not in why for why in found["refused"].values())
 

@@ -226,7 +226,7 @@ def test_every_instrument_gives_finite_numbers_or_refuses(family):
     found = measure.together(model, batches)
     records = {name: result.to_record() for name, result in found.results.items()}
     refused = set(found.refused)
-    for name in ("gates", "windows", "masking"):
+    for name in ("gates", "windows", "masking", "pca"):
         try:
             records[name] = getattr(measure, name)(model, batches).to_record()
         except UserError:

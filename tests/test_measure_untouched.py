@@ -11,6 +11,7 @@ from torch import nn
 from model_making import small_convit
 from slow_marks import slow_if
 from vitascope import capture, measure
+from vitascope.errors import UserError
 from vitascope.measure.curvature.landscape import random_direction
 from vitascope.measure.curvature.objective import deterministic, objective, trainable_weights
 from vitascope.measure.robustness.corruption import corruption_of_sets
@@ -107,6 +108,7 @@ INSTRUMENTS = {
     "gates": measure.gates,
     "hessian": lambda m, b: measure.hessian(m, b[:1], num_eigenvalues=1, tolerance=0.5),
     "landscape": lambda m, b: measure.landscape(m, b, grid=2),
+    "lens": measure.lens,
     "lesion": measure.lesion,
     "maps": measure.maps,
     "masking": measure.masking,
@@ -114,6 +116,8 @@ INSTRUMENTS = {
     "nonlocality": measure.nonlocality,
     "norms": measure.norms,
     "occlusion": lambda m, b: measure.occlusion(m, b, **PIXELS, sizes=(0.5,)),
+    "patching": lambda m, b: measure.patching(m, b[0][0][:1], b[1][0][1:2], classes=(0, 2)),
+    "pca": measure.pca,
     "pgd": lambda m, b: measure.pgd(m, b, **PIXELS, epsilons=(8 / 255,), steps=2),
     "relevance": lambda m, b: measure.relevance(m, b[:1]),
     "together": measure.together,
@@ -314,6 +318,18 @@ def test_one_run_of_a_shared_module_is_dropped_as_the_layer_of_a_copy_is():
         with capture.without(copied, capture.units(copied, batch[0]), layer):
             torch.testing.assert_close(found, copied(batch[0]))
         assert not torch.allclose(found, model(batch[0]), atol=1e-2)
+
+
+def test_an_edit_of_one_run_of_a_module_leaves_the_other_run_alone():
+    model, (batch, _) = woven().eval(), images()
+    for run in ("blocks.0.mlp@1", "blocks.0.mlp@2"):
+        with capture.edit(model, {run: torch.zeros_like}), capture.features(model, "*.mlp*") as out:
+            model(batch[0])
+        zeros = {name: bool((tensor == 0).all()) for name, tensor in out.items()}
+        first, second = zeros["blocks.0.mlp"], zeros["blocks.0.mlp@2"]
+        assert (first, second) == (run.endswith("1"), run.endswith("2"))
+    with pytest.raises(UserError, match="did not run"), capture.edit(model, {"head@2": abs}):
+        model(batch[0])
 
 
 def test_shared_and_tied_weights_move_together_in_the_objective():

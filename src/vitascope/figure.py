@@ -164,7 +164,10 @@ class Surface:
 
 @dataclass(frozen=True, kw_only=True)
 class Maps:
-    """Small images (R, C, h, w), one per row and column; NaN where a row has fewer."""
+    """Small images (R, C, h, w), one per row and column; NaN where a row has fewer.
+
+    Next to photographs they may be colours (R, C, h, w, 3), 0 to 1, which are shown as they are.
+    """
 
     title: str = ""
     rows: tuple[str, ...]

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 class Inspect(InspectOptions):
     """Look inside any model: attention, gates, frequencies, similarity, lesions.
 
-    Measures: nonlocality, gates, windows, entropy, maps, fourier, variance, norms, cka, masking,
-    lesion, and with --out explorer (every patch's attention, for `vitascope report`). All that
-    make sense for the model are taken unless --measures names some. Taken only when named:
-    relevance (which parts of an image the prediction depends on),
-    occlusion, fgsm, pgd, frequency, corruption, calibration (vitascope evaluate --on has options),
+    Measures: nonlocality, gates, windows, entropy, maps, fourier, variance, norms, pca, cka,
+    masking, lesion, and with --out explorer (every patch's attention, for `vitascope report`). All
+    that make sense for the model are taken unless --measures names some. Taken only when named:
+    relevance (which parts of an image the prediction depends on), lens (what each layer already
+    knows), patching (which layers carry the difference between two images), occlusion, fgsm, pgd,
+    frequency, corruption, calibration (vitascope evaluate --on has options),
     and hessian, blocks, density, landscape, trajectory on augmented training images.
 
     Examples:
@@ -36,6 +37,7 @@ class Inspect(InspectOptions):
       vitascope inspect timm:resnet50 --pretrained --data photos/ --measures fourier --level block
       vitascope inspect convit_micro --model-args locality_strength=2 --data digits --measures maps
       vitascope inspect runs/a --other runs/b --measures cka --out inside
+      vitascope inspect timm:vit_small_patch16_224 --pretrained --data photos/ --measures lens pca
       vitascope inspect runs/a --measures occlusion fgsm frequency calibration --out inside
       vitascope inspect runs/a --measures hessian landscape --batches 32 --processes 2 --out inside
       vitascope inspect hf:google/vit-base-patch16-224 --list

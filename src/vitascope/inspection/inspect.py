@@ -375,6 +375,10 @@ def _patching(options: InspectOptions, session: Session, batches: EvalBatches, s
     )
 
 
+def _pca(options: InspectOptions, session: Session, batches: EvalBatches, _: Steps) -> Any:
+    return measure.pca(session.model, batches, units=options.units, **_token_grid(options))
+
+
 def _relevance(
     options: InspectOptions, session: Session, batches: EvalBatches, steps: Steps
 ) -> Any:
@@ -391,6 +395,7 @@ def _relevance(
 _ALONE: dict[str, Callable[[InspectOptions, Session, EvalBatches, Steps], Any]] = {
     "gates": _gates,
     "windows": _windows,
+    "pca": _pca,
     "relevance": _relevance,
     "patching": _patching,
     **{name: partial(_labelled, name) for name in ("masking", "lesion", "lens", *ROBUSTNESS)},

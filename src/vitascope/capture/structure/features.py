@@ -137,6 +137,9 @@ def edit(
 ) -> Iterator[None]:
     """Replace the output of each matching module, in all its runs, by ``edits[name](output)``.
 
+    Where a module runs several times in one pass, ``name@1`` is its first run alone, ``name@2`` its
+    second.
+
     Raises:
         UserError: If a name matches nothing, or (on leaving the block) nothing it matches ran.
 
@@ -148,9 +151,16 @@ def edit(
     modules = {name: module for name, module in model.named_modules() if name}
     ran: set[str] = set()
 
-    def replace(name: str, fn: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    def replace(
+        name: str, pattern: str, fn: Callable[[Tensor], Tensor], runs: ModuleRuns
+    ) -> Callable[..., Any]:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-            ran.add(name)
+            run = runs.name(name)
+            if module_of(pattern) != pattern:  # one run alone
+                run = run if module_of(run) != run else f"{run}@1"
+                if not fnmatchcase(run, pattern):
+                    return None
+            ran.update((name, run))
             tensor = tensor_in(output)
             if tensor is None:
                 raise UserError(f"{name} puts out no tensor but {type(output).__name__}")
@@ -158,14 +168,17 @@ def edit(
 
         return only_this_thread(hook)
 
-    wanted = [(n, fn) for p, fn in edits.items() for n in matching(p, modules, "unit")]
+    wanted = {pattern: matching(module_of(pattern), modules, "unit") for pattern in edits}
     with ExitStack() as stack:
         stack.enter_context(exclusive_access(model))
-        for name, fn in wanted:
-            stack.callback(modules[name].register_forward_hook(replace(name, fn)).remove)
+        for pattern, names in wanted.items():
+            runs = ModuleRuns(model, stack)
+            for name in names:
+                hook = replace(name, pattern, edits[pattern], runs)
+                stack.callback(modules[name].register_forward_hook(hook).remove)
         stack.enter_context(torch.set_grad_enabled(grad and torch.is_grad_enabled()))
         yield
-    _ran(edits, [name for name, _ in wanted], ran)
+    _ran(edits, [name for names in wanted.values() for name in names], ran)
 
 
 @contextmanager

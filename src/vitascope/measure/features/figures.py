@@ -4,7 +4,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from vitascope.figure import Figure, Heat, Lines, Maps, Panel, Series, Style, thin
+from vitascope.figure import (
+    Figure,
+    Heat,
+    Lines,
+    Maps,
+    Panel,
+    Series,
+    Style,
+    check_photographs,
+    thin,
+)
 from vitascope.formatting import joined, number, plural, short_names
 from vitascope.measure.instrument import (
     ModelRecord,
@@ -269,12 +279,19 @@ def norms_rows(record: Record) -> list[TableRow]:
 
 def pca(models: Sequence[ModelRecord]) -> Figure:
     """Photographs, and below them the colours of each model's patches."""
-    panels, parts = [_row_of("images", models[0].record.arrays["pictures"] / 255)], []
+    panels, parts = [], []
     for model in models:
-        colours = np.asarray(model.record.arrays["colours"], float)
-        times = max(1, 96 // max(colours.shape[1:3]))
-        large = colours.repeat(times, axis=1).repeat(times, axis=2)
-        panels.append(_row_of(f"{model.label}, {model.values['unit']}", large))
+        pictures = np.asarray(model.record.arrays["pictures"], float) / 255
+        check_photographs(pictures, len(pictures))
+        panels.append(
+            Maps(
+                title=f"{model.label}, {model.values['unit']}",
+                rows=("patches",),
+                columns=tuple(str(index + 1) for index in range(len(pictures))),
+                values=np.asarray(model.record.arrays["colours"], float)[None],
+                photographs=pictures,
+            )
+        )
         share = 100 * sum(model.values["explained"])
         parts.append(f"three components hold {number(share, 0)} % of what varies in {model.label}")
     return Figure(
@@ -288,13 +305,6 @@ def pca(models: Sequence[ModelRecord]) -> Figure:
         "from its 2nd to its 98th percentile (Oquab et al. 2023).",
         wide=True,
     )
-
-
-def _row_of(title: str, pictures: np.ndarray) -> Maps:
-    """Pictures (m, height, width, 3), 0 to 1, side by side."""
-    columns = tuple(str(index + 1) for index in range(len(pictures)))
-    empty = np.zeros((0, len(pictures), 1, 1))
-    return Maps(title=title, rows=(), columns=columns, values=empty, photographs=pictures)
 
 
 def pca_rows(record: Record) -> list[TableRow]:

@@ -96,7 +96,8 @@ def pca(
     able, _ = on_a_grid(structure.chosen_units(units), "pca", structure.kind)
     fine = [unit for unit in able.values() if unit.grid and unit.grid[0] * unit.grid[1] >= FEWEST]
     unit = (fine or list(able.values()))[-1]
-    features, pictures = [], []
+    features: list[Tensor] = []
+    pictures: list[Tensor] = []
     with capture.evaluating(model):
         for images in images_in(again, model):
             with capture.streams(model, structure.units, unit.name) as seen:

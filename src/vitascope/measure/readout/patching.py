@@ -70,7 +70,7 @@ def patching(
         )
     structure = ModelStructure(model, source)
     chosen = [unit for unit in structure.chosen_units(units) if unit.kind != "head"]
-    names = [unit.name for unit in chosen if "@" not in unit.name]
+    names = [unit.name for unit in chosen]
     if not names:
         raise UserError(f"no unit of {type(model).__name__} can be patched")
     with capture.evaluating(model):
@@ -87,13 +87,13 @@ def patching(
             raise UserError("both images have the same logits, so there is nothing to move")
         moved = {}
         for name in names:
-            edits = {name: _replaced(kept[name], tokens, name)}
-            with capture.edit(model, edits):
+            run = name if "@" in name else f"{name}@1"
+            with capture.edit(model, {run: _replaced(kept[name], tokens, name)}):
                 logits = capture.logits_of(model(target))[0]
             moved[name] = (float(logits[pair[0]] - logits[pair[1]]) - low) / (high - low)
     return Patching(
         moved=moved,
-        kind={unit.name: unit.kind for unit in chosen if unit.name in moved},
+        kind={unit.name: unit.kind for unit in chosen},
         classes=pair,
         scores=(high, low),
         tokens=None if tokens is None else tuple(tokens),

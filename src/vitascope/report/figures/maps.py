@@ -33,7 +33,7 @@ def lit(panel: Maps) -> np.ndarray:
     """The photographs, then each row's maps as light on them. (1 + R, C, H, W, 3) uint8
 
     Light is a map from 0 to its largest value, smoothed between its places; what has none keeps a
-    tenth of its brightness.
+    tenth of its brightness. Maps that are colours are shown as they are.
     """
     from PIL import Image
 
@@ -41,6 +41,9 @@ def lit(panel: Maps) -> np.ndarray:
     size = (photographs.shape[2], photographs.shape[1])
     rows = [photographs]
     for row in np.nan_to_num(np.asarray(panel.values, float)):
+        if row.ndim == 4:
+            rows.append(np.stack([_enlarged(one, size) for one in row]))
+            continue
         tops = np.maximum(row.max((1, 2), keepdims=True), 1e-30)
         light = [
             np.asarray(
@@ -50,6 +53,15 @@ def lit(panel: Maps) -> np.ndarray:
         ]
         rows.append(photographs * (0.1 + 0.9 * np.clip(np.stack(light), 0, 1))[..., None])
     return (255 * np.clip(np.stack(rows), 0, 1)).round().astype(np.uint8)
+
+
+def _enlarged(colours: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Colours (h, w, 3), 0 to 1, at (across, down) by their nearest places."""
+    down, across = (
+        (np.arange(pixels) * places // pixels)
+        for pixels, places in zip(size[::-1], colours.shape[:2], strict=True)
+    )
+    return colours[down[:, None], across]
 
 
 def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:

@@ -434,6 +434,6 @@ _SIZE: dict[type[Any], Callable[[Any], tuple[float, float]]] = {
     Surface: lambda panel: (4.2, 3.4),
     Maps: lambda panel: (
         float(np.clip(1.2 + 0.62 * len(panel.columns), 2.4, 8.0)),
-        float(np.clip(0.6 + 0.66 * len(panel.rows), 1.6, 11.0)),
+        float(np.clip(0.6 + 0.66 * (len(panel.rows) + (panel.photographs is not None)), 1.6, 11.0)),
     ),
 }
