@@ -42,7 +42,7 @@ DASHES = ("", "7 4", "2 3")
 
 @dataclass(frozen=True)
 class Style:
-    """How a model is drawn: the number of its colour, the shape of its marks, SVG's dashes."""
+    """Look of a model in figures: its colour's number, the shape of its marks, SVG's dashes."""
 
     colour: int = 0
     marker: str = "circle"
@@ -111,7 +111,7 @@ class Lines:
 
     @property
     def names_at(self) -> tuple[float, ...]:
-        """Where the names along the axis stand."""
+        """Positions of the names along the axis."""
         return self.x_at or tuple(range(len(self.x_names)))
 
 
@@ -206,7 +206,7 @@ class Figure:
 
 
 def thin(length: int, most: int) -> list[int]:
-    """At most ``most`` of the indices below ``length``, evenly, the first and last among them.
+    """Return at most ``most`` of the indices below ``length``, evenly, with the first and the last.
 
     >>> thin(9, 3)
     [0, 4, 8]

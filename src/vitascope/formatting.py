@@ -34,7 +34,7 @@ def short(value: float, digits: int | None = None) -> str:
 
 
 def percent(share: float) -> str:
-    """A fraction in percent."""
+    """Write a fraction in percent."""
     return f"{100 * share:.1f} %"
 
 

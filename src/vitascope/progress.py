@@ -20,7 +20,7 @@ _SHARE = "{desc}{percentage:3.0f}%|{bar}| [{elapsed}<{left}{postfix}]"
 
 
 class Progress:
-    """How much of some work is done; use it in a ``with`` block.
+    """Progress bar of some work; use it in a ``with`` block.
 
     Args:
         what: The work, in a word.

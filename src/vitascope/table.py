@@ -70,7 +70,7 @@ class Table:
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Which columns hold numbers and are aligned to the right."""
+        """Columns that hold numbers and are aligned to the right."""
         return tuple(numeric_columns(*self.inline())[1:])
 
     def inline(self, bold: str = "") -> tuple[list[str], list[list[str]]]:
@@ -115,7 +115,7 @@ class Table:
 
 
 def numeric_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[bool]:
-    """Which columns hold numbers alone, or nothing; the first has the labels and is not asked.
+    """Return which columns hold numbers or nothing; the first, of labels, is left out.
 
     >>> numeric_columns(["a", "b", "c"], [["1", "−2 ± 1", "x"], ["2", "", "3"]])
     [False, True, False]

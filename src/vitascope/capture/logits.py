@@ -70,5 +70,5 @@ def _found(output: Any) -> Tensor:
 
 
 def _single(tensor: Tensor) -> Tensor:
-    """At least single precision."""
+    """Return the tensor in single precision at least."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor

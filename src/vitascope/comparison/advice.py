@@ -49,7 +49,7 @@ def advise(
     notes: Sequence[str] = (),
     recommendation: stats.Recommendation | None = None,
 ) -> Advice:
-    """Which model to take for these images: the best on all of them, or a cheaper equivalent.
+    """Recommend a model for these images: the best on all of them, or a cheaper equivalent.
 
     Args:
         chosen: Results of the runs on the images that choose the model.
@@ -114,7 +114,7 @@ def advise(
 
 
 def _is_best(recommendation: stats.Recommendation) -> bool:
-    """Whether the best mean is taken, rather than a cheaper model or one as good as it."""
+    """Return whether the recommended model has the best mean, and is not a cheaper equivalent."""
     taken = recommendation.model == recommendation.best
     return taken and recommendation.verdict != "equivalent"
 

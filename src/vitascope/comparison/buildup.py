@@ -77,7 +77,7 @@ def _model_args(options: BuildupOptions) -> dict[str, Any]:
 
 
 def _config(options: BuildupOptions) -> dict[str, Any]:
-    """What is asked, as records keep it."""
+    """Return the options as records keep them."""
     return {
         "data": options.data,
         "recipe": plain(_recipe(options).to_dict()),
@@ -92,7 +92,7 @@ def _config(options: BuildupOptions) -> dict[str, Any]:
 
 
 def _whole(options: BuildupOptions) -> Dataset:
-    """All images."""
+    """Return all images."""
     return load_images(options.data, options.image_size)
 
 

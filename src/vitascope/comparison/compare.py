@@ -215,7 +215,7 @@ class _Time:
         return took, took / sum(map(self._expected, self.made))
 
     def affordable(self, runs: list[Wanted]) -> bool:
-        """Whether the runs end within the budget; those that are finished take no time."""
+        """Return whether the runs end within the budget; finished ones take no time."""
         left = [run for run in runs if not is_finished(*run, self.out)]
         took, pace = self._took_and_pace()
         self.made += runs
@@ -422,7 +422,7 @@ def _rates_in_words(question: Comparison) -> list[str]:
 
 
 def _correct(evidence: Evidence, name: str) -> dict[str, np.ndarray]:
-    """Which images every run got right, by model and fraction. (runs, images) uint8"""
+    """Return which images every run got right, by model and fraction. (runs, images) uint8"""
     return {
         f"{name}/{model}/{fraction:g}": runs.astype(np.uint8)
         for fraction in {run.fraction for run in evidence.runs}

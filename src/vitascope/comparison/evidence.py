@@ -44,7 +44,7 @@ class Evidence:
 
     @property
     def num_images(self) -> int:
-        """How many images there are."""
+        """Return the number of images."""
         return len(self.runs[0].correct)
 
     @property

@@ -30,7 +30,7 @@ PRETRAINED_MODELS = (
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """Which models `vitascope compare` tries on which images, and how it chooses among them."""
+    """Options of `vitascope compare`: the models, the images, and how to choose among them."""
 
     data: Data
     models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
@@ -95,7 +95,7 @@ class CompareOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildupOptions:
-    """Where `vitascope study buildup` starts, on which images, and what it keeps."""
+    """Options of `vitascope study buildup`: the first network, the images, and what to keep."""
 
     data: Data
     base: str = "resnet"

@@ -234,7 +234,7 @@ def make_plan(
 
 
 def _much_longer(question: Comparison, other: Comparison) -> bool:
-    """Whether smaller images are worth it: a quarter more epochs."""
+    """Return whether smaller images are worth it: a quarter more epochs."""
     return question.recipe.epochs >= 1.25 * other.recipe.epochs
 
 
@@ -269,7 +269,7 @@ def save_plan(plan: ComparisonPlan, asked: Comparison, options: CompareOptions, 
 
 
 def _config(asked: Comparison, options: CompareOptions) -> dict[str, Any]:
-    """What is asked, as the record of a plan keeps it."""
+    """Return the options as the record of a plan keeps them."""
     plan = {"budget": options.budget, "tune": options.tune, "match": options.match}
     return dict(plain({**asked.config, **plan}))
 

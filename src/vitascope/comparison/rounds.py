@@ -121,7 +121,7 @@ def in_rounds(
 
 
 def _line(look: stats.Look) -> str:
-    """What a look found, for the terminal."""
+    """Describe a look in one line for the terminal."""
     recommendation = look.recommendation
     seeds = "1 seed" if look.seeds == 1 else f"{look.seeds} seeds"
     after = f"after {seeds}: {recommendation.verdict}"

@@ -17,7 +17,7 @@ __all__ = ["Augmentation", "cifar", "deit", "imagenet_park", "laptop", "light", 
 
 @dataclass(frozen=True, kw_only=True)
 class Augmentation:
-    """How training images are augmented. The defaults change nothing.
+    """Augmentation of training images. The defaults change nothing.
 
     ``mixup_prob`` and ``mixup_switch`` are timm's and DeiT's defaults; ``ratio``, the erased area
     and its shape are those of torchvision and timm, which DeiT uses.

@@ -160,7 +160,7 @@ def erase(images: Tensor, boxes: np.ndarray, offsets: np.ndarray, seed: int) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Mix:
-    """How one batch is mixed: the share of the image itself, and the box, if any."""
+    """Mixing of one batch: the share of the image itself, and the box, if any."""
 
     share: float = 1.0
     box: tuple[int, int, int, int] | None = None  # top, bottom, left, right

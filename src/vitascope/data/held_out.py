@@ -19,7 +19,7 @@ from vitascope.errors import UserError
 def positions(
     dataset: Dataset, share: float = 0.0, count: int | None = None, seed: int = 0
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Which training images are trained on and which are held out: a share, or so many folds.
+    """Return which training images are trained on and which are held out, as a share or a fold.
 
     Args:
         dataset: The images.

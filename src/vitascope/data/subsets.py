@@ -24,7 +24,7 @@ __all__ = ["Subset", "folds", "split", "subset"]
 
 @dataclass(frozen=True, kw_only=True)
 class Subset:
-    """Which part of a set to keep."""
+    """Part of a data set to keep."""
 
     fraction: float = 1.0  # of each class, at least one image
     first_classes: int | None = None  # the first by sorted name: 100 gives ImageNet-100

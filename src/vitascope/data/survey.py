@@ -91,7 +91,7 @@ class Survey:
 
     @property
     def leak(self) -> str:
-        """How many test images are duplicates of training images, in words; may be empty."""
+        """Say how many test images are duplicates of training images; empty if none are."""
         kinds = (
             (self.exact_across, "also in the training set, so accuracy is too good"),
             (self.near_across, "nearly the same as a training image"),

@@ -47,7 +47,7 @@ class CompressedMaps:
 
     @property
     def num_bytes(self) -> int:
-        """Of all arrays."""
+        """Size of all arrays in bytes."""
         return sum(array.nbytes for array in self.arrays.values())
 
     def expanded(self) -> Tensor:

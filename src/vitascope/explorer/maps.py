@@ -44,7 +44,7 @@ MOST_PLACES = 256  # of features that are compared with each other
 
 @dataclass(frozen=True)
 class GridLayout:
-    """Where a layer's queries and keys go: on their grids, then tokens without coordinates.
+    """Order of a layer's queries and keys: on their grids, then tokens without coordinates.
 
     -1 for padding.
     """

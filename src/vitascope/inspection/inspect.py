@@ -90,7 +90,7 @@ def _token_grid(options: InspectOptions) -> dict[str, Any]:
 def _config(
     options: InspectOptions, *, explorer: bool, parts: Path | None, curvature_batch: int
 ) -> dict[str, Any]:
-    """What is measured, as records keep it."""
+    """Return the options as records keep them."""
     return {
         "subject": options.model,
         "data": options.data,

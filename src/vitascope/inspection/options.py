@@ -25,7 +25,7 @@ from vitascope.settings import Count, Processes, Seed, Tolerance, Within
 
 @dataclass(frozen=True, kw_only=True)
 class InspectOptions:
-    """What `vitascope inspect` measures, of which model, on which images."""
+    """Options of `vitascope inspect`: the model, the images, and what to measure."""
 
     model: Model = field(kw_only=False)
     data: TestData = None
@@ -90,7 +90,7 @@ class InspectOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions:
-    """What `vitascope evaluate` measures, of which model, on which labelled images."""
+    """Options of `vitascope evaluate`: the model, the labelled images, and what to measure."""
 
     model: Model = field(kw_only=False)
     data: TestData = None
@@ -141,7 +141,7 @@ class EvaluateOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SpectraOptions:
-    """Of which runs `vitascope study spectra` compares the Hessian spectra, and how."""
+    """Options of `vitascope study spectra`: the runs, and how to measure their Hessian spectra."""
 
     runs: Annotated[tuple[str, ...], Positional, arg(metavar="RUN [RUN ...]")]
     """Folders of runs; the others are compared with the first."""

@@ -68,7 +68,7 @@ LEFT_OUT = 0.1  # of each class, by each seed
 
 @dataclass(frozen=True, kw_only=True)
 class Probed:
-    """What was right, and with which settings."""
+    """Correct predictions of a probe, and its settings."""
 
     knn: np.ndarray  # (S, M) bool
     linear: np.ndarray  # (S, M) bool

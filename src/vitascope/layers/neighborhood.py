@@ -47,7 +47,7 @@ BORDERS = ("shift", "clip")  # what a window does at the border of the grid
 
 
 class Window(NamedTuple):
-    """How far a patch sees along each axis."""
+    """Number of patches that a patch sees along each axis."""
 
     size: int  # k
     border: str  # "shift" or "clip"
@@ -76,7 +76,7 @@ def neighborhood_mask(
     num_prefix_tokens: int = 0,
     device: Any = None,
 ) -> Tensor:
-    """Which token (row) sees which (column), as a dense boolean matrix. (T, T)
+    """Return which token (row) sees which (column), as a dense boolean matrix. (T, T)
 
     >>> neighborhood_mask((1, 4), 3).int().tolist()
     [[1, 1, 1, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 1, 1, 1]]

@@ -29,7 +29,7 @@ __all__ = ["PrunedGPSA", "sort_heads"]
 
 
 def sort_heads(gate: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Which heads keep position alone, both, content alone.
+    """Return the heads that keep position alone, both, and content alone.
 
     >>> sort_heads(torch.tensor([0.5, 0.001, 0.999]), 0.01)
     (tensor([2]), tensor([0]), tensor([1]))

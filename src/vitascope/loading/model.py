@@ -27,7 +27,7 @@ HEAD = 0x68656164  # "head": the seed of a new head is drawn from the run's and 
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """How images are prepared for a model; None where neither the model nor its file says."""
+    """Preparation of images for a model; None where neither the model nor its file says."""
 
     size: tuple[int, int, int] | None = None  # (C, H, W)
     mean: tuple[float, ...] | None = None

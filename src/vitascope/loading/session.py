@@ -43,7 +43,7 @@ class Session:
 
     @property
     def config(self) -> dict[str, Any]:
-        """How the model was opened, for records."""
+        """Return how the model was opened, for records."""
         return self.opened.config
 
     @property
@@ -87,7 +87,7 @@ class Session:
 
     @property
     def num_outputs(self) -> int:
-        """How many classes the model tells apart.
+        """Number of classes of the model.
 
         Raises:
             UserError: If it does not take the images, or no logits come out.
@@ -174,7 +174,7 @@ class Session:
 
     @property
     def class_notes(self) -> list[str]:
-        """How the images' classes were matched with the model's, unless they are the same."""
+        """Say how the images' classes were matched with the model's, unless they are the same."""
         return list(self.images.notes[len(self.loaded.notes) :])
 
     def input_size(self, otherwise: int = FALLBACK) -> tuple[int, int, int]:

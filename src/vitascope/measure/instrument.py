@@ -39,7 +39,7 @@ ON_REQUEST = ("attribution", "readout", "robustness", "curvature")  # families t
 
 @dataclass(frozen=True)
 class Instrument:
-    """How an instrument is found and run, and how a report shows its records.
+    """An instrument: where its function is, and how a report shows its records.
 
     The function NAME is in the file ``measure/FAMILY/NAME.py``; :meth:`load` imports it, and torch.
     """
@@ -150,7 +150,7 @@ def _marks(model: ModelRecord) -> list[str] | None:
 
 
 def marks_legend(models: Sequence[ModelRecord]) -> str:
-    """Which shape is which kind of unit, of those that are there; empty where kinds are unknown.
+    """Return the legend of the shapes that are drawn; empty where kinds of units are unknown.
 
     >>> marks_legend([])
     ''

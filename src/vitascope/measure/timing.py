@@ -23,7 +23,7 @@ Row = tuple[str, float, float, float]  # what against what, lower quartile, medi
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark(InstrumentResult):
-    """What a benchmark found, in the fields of its own class, and how."""
+    """Result of a benchmark, in the fields of its own class, with its settings."""
 
     subject: ClassVar[str]
     seed: ClassVar[int] = 0

@@ -60,7 +60,7 @@ def vqa_score(answer: str, given: Sequence[str]) -> float:
 
 
 def _score(matches: int, people: int) -> float:
-    """Of ``matches`` among ``people``: the mean over leaving each of them out.
+    """Return the score of ``matches`` among ``people``: the mean over leaving each of them out.
 
     >>> [round(_score(n, 10), 2) for n in range(6)]
     [0.0, 0.3, 0.6, 0.9, 1.0, 1.0]
@@ -86,6 +86,6 @@ def soft_targets(given: Sequence[str], answers: Mapping[str, int]) -> dict[int, 
 
 
 def mean_score(answers: Sequence[str], given: Sequence[Sequence[str]]) -> float:
-    """Over all questions."""
+    """Return the mean score over all questions."""
     scores = [vqa_score(answer, people) for answer, people in zip(answers, given, strict=True)]
     return sum(scores) / len(scores)

@@ -20,7 +20,7 @@ from vitascope.models.vit.dial import DIAL, check_changes
 
 
 class ModelName(NamedTuple):
-    """A name, taken apart."""
+    """A model's name, split into its parts."""
 
     base: str
     changes: tuple[str, ...] = ()  # keys of DIAL

@@ -121,7 +121,7 @@ GAIN = Measurement(_gain, "relative gain, %")  # of two numbers
 
 
 def gain(before: CellSpec, after: CellSpec, paper: float | None = None) -> CellSpec:
-    """How much larger the second number is than the first, in percent of the first."""
+    """Return how much larger the second number is than the first, in percent of the first."""
     return CellSpec(after.training, GAIN, paper, (before.training,), (before, after))
 
 

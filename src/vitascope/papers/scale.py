@@ -98,7 +98,7 @@ def at_a_desk(spec: Spec) -> Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large, on what, how long, how often."""
+    """Size of a study: its images, epochs, seeds and recipe."""
 
     name: Name
     data: str

@@ -80,7 +80,7 @@ KINDS = (*chain(*(builder.kinds for builder in BUILDERS)), EXPLORER)
 
 @dataclass(frozen=True, kw_only=True)
 class PageContents:
-    """What a page shows: its sections in order, and the records of its explorer."""
+    """Contents of a page: its sections in order, and the records of its explorer."""
 
     sections: tuple[Section, ...]
     explorers: tuple[Record, ...] = ()

@@ -37,7 +37,7 @@ class Source:
 
     @property
     def folder(self) -> Path:
-        """Where it lies."""
+        """Folder that holds the record."""
         return self.path.parent
 
     def settings(self, part: str) -> Mapping[str, Any]:

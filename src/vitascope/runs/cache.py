@@ -164,7 +164,7 @@ def reading_of(training: Training, reading: Reading, seed: int, out: Path) -> Re
 def correct_arrays(
     trainings: Mapping[str, Training], seeds: Sequence[int], out: Path
 ) -> dict[str, np.ndarray]:
-    """Which test images each training got right, as ``correct/<name>``. (seeds, images) uint8
+    """Return which test images each training got right. ``correct/<name>`` -> (seeds, images)
 
     A training whose runs kept no predictions is left out.
     """

@@ -55,7 +55,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class ImageCounts:
-    """How many images all epochs go through."""
+    """Number of images that all epochs go through."""
 
     train: int  # at fraction 1
     measured: int  # after an epoch

@@ -17,7 +17,7 @@ Wanted = tuple[Training, Sequence[Reading], int]  # of one seed
 
 @dataclass(frozen=True, kw_only=True)
 class Engine(EngineOptions):
-    """Where runs are made, and how many at a time."""
+    """Engine of runs: where they are made, and how many at a time."""
 
     processes: Processes = 1  # runs at a time on this machine
     cluster: str | None = None  # submitit's; "debug" and "local" run here

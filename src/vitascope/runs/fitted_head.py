@@ -71,7 +71,7 @@ def fit_head(opened: OpenedModel, images: ImageSet, known: np.ndarray | None = N
 
 
 def _same(first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether features agree but for rounding."""
+    """Return whether features agree up to rounding."""
     return first.shape == second.shape and np.allclose(first, second, rtol=1e-3, atol=1e-4)
 
 

@@ -8,7 +8,7 @@ from vitascope.settings import Processes, Within
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """Where runs are made: on this machine, or as SLURM jobs."""
+    """Options of commands that train: on this machine, or as SLURM jobs."""
 
     engine: Literal["local", "slurm"] = "local"
     """Run on this machine, or as SLURM jobs (submitit)."""

@@ -95,7 +95,7 @@ class Images:
         return self.units - 1
 
     def mean(self, values: Array) -> Array:
-        """Over images, along the last axis."""
+        """Return the mean over images, the last axis."""
         return values @ self.weights
 
     def variance_of_mean(self, values: Array) -> Array:
@@ -155,7 +155,7 @@ class Runs:
 
     @property
     def num_seeds(self) -> int:
-        """How many runs there are."""
+        """Number of runs."""
         return self.correct.shape[-2]
 
     @cached_property

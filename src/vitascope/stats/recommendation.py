@@ -39,7 +39,7 @@ FIRST_SEEDS = 3  # below these the spread between runs is hardly known
 
 @dataclass(frozen=True)
 class Needed:
-    """How many more would decide; None where no sensible number would."""
+    """Numbers of images and seeds that would settle it; None where no sensible number would."""
 
     images: int | None  # by themselves
     seeds: int | None  # of each model, by themselves
@@ -72,7 +72,7 @@ def recommend(
     alpha: float = 0.05,
     behind: Sequence[str] = (),
 ) -> Recommendation:
-    """Which model to take for these images.
+    """Recommend a model for these images.
 
     Args:
         correct: From model to a boolean array (seeds, images): was the image classified right?
@@ -229,7 +229,7 @@ def _needed_for(lead: Estimate, distance: float, first: Runs, second: Runs) -> N
 
 
 def num_folds(runs: Runs) -> int:
-    """How many folds there are; 0 without cross-validation."""
+    """Number of folds; 0 without cross-validation."""
     return 0 if runs.images.folds is None else int(runs.images.folds.max()) + 1
 
 

@@ -101,7 +101,7 @@ def _levels(
 
 @dataclass(frozen=True)
 class Look:
-    """What one look found, and which models are given another seed."""
+    """Result of one look, and the models that are given another seed."""
 
     seeds: int  # of each model in contention
     alpha: float  # two-sided error of this look
@@ -111,7 +111,7 @@ class Look:
 
     @property
     def decided(self) -> bool:
-        """Whether the comparison has its answer."""
+        """True where the comparison has its answer."""
         return self.recommendation.verdict != "undecided"
 
     @property
@@ -197,7 +197,7 @@ def _limit(
     alpha: float,
     images: Mapping[str, Any],
 ) -> Literal["", "images", "seeds"]:
-    """What keeps a rival from being told from the best, even with as many seeds as there may be."""
+    """Return what limits the comparison of a rival with the best, even with the most seeds."""
     if result.verdict != "undecided" or seeds >= most:
         return "" if seeds < most or result.verdict != "undecided" else "seeds"
     best = result.best

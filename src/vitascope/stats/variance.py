@@ -128,7 +128,7 @@ class Estimate:
     def of(
         cls, value: float, variance: ErrorVariance, level: float = 0.95, **more: Any
     ) -> "Estimate":
-        """With the interval and the p-value that the variance gives."""
+        """Return the estimate with the interval and the p-value that the variance gives."""
         variance = ErrorVariance(**{name: float(part) for name, part in vars(variance).items()})
         half = float(variance.half_width(level))
         p_value = 2 * (1 - float(variance.confidence(abs(value))))

@@ -35,7 +35,7 @@ class Predictions:
 
     @property
     def correct(self) -> np.ndarray:
-        """Which images were got right. (N,) bool"""
+        """Correctly classified images. (N,) bool"""
         return np.asarray(self.predicted == self.label)
 
     @property

@@ -27,7 +27,7 @@ Tokens = tuple[Tensor, Tensor]  # coordinates of queries (*lead, T, 2) and keys 
 
 @dataclass(frozen=True)
 class Axes:
-    """How the axes before (T, S) are split, and which part is the heads."""
+    """Split of the axes before (T, S), and which part is the heads."""
 
     parts: tuple[int, ...]  # sizes, in memory order; the first begins with the images
     head: int | None  # index of the heads among them; None for a single head

@@ -214,7 +214,7 @@ def _in_rounds(results: UsageResults, plan: RacePlan, started: float, tell: Tell
     question, engine = results.question, results.engine
 
     def affordable(runs: Sequence[Wanted]) -> bool:
-        """Whether the runs end within the budget; those that are finished take no time."""
+        """Return whether the runs end within the budget; finished ones take no time."""
         left = [run for run in runs if not is_finished(*run, results.out)]
         if question.budget is None or not left:
             return True
@@ -425,7 +425,7 @@ def _lists(
 def _images(
     question: PretrainedQuestion, images: Dataset, chosen: Evidence, reported: Evidence
 ) -> dict[str, Any]:
-    """Which images there are, which chose and which report."""
+    """Return the numbers of images, for choosing and for reporting."""
     return {
         "data": {
             "name": images.name,
@@ -479,7 +479,7 @@ def _interval(estimate: stats.Estimate) -> dict[str, float]:
 def _arrays(
     candidates: Mapping[str, ProbedCandidate], race: FinishedRuns | None, scratch: Evidence | None
 ) -> dict[str, np.ndarray]:
-    """Which images each got right: ``correct/`` those that report, ``chosen/`` those that chose."""
+    """Return which images each got right: ``correct/`` reports, ``chosen/`` was used to choose."""
     arrays = {}
     for name, each in candidates.items():
         for kind in ("linear", "knn"):

@@ -57,7 +57,7 @@ class Runner:
 
 @dataclass(frozen=True)
 class RacePlan:
-    """Who runs, for how long."""
+    """Which candidates are fine-tuned, and for how many epochs."""
 
     models: tuple[str, ...]
     epochs: int
@@ -69,7 +69,7 @@ class RacePlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Who was not fine-tuned, and why."""
+        """Say which candidates were not fine-tuned, and why."""
         notes = []
         if not self.scratch:
             notes.append(

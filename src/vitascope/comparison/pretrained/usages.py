@@ -41,7 +41,7 @@ class Usage:
 
 
 class UsageResults:
-    """What is measured so far of every usage of every candidate.
+    """Measurements so far of every usage of every candidate.
 
     Args:
         question: What is asked.

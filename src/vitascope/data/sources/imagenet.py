@@ -40,7 +40,7 @@ def synsets() -> tuple[str, ...]:
 
 
 def in_form(images: FileImages, request: Request) -> FileImages:
-    """At the size asked for, 224 if none was, cut to the centre."""
+    """Resize to the requested size, 224 by default, and cut to the centre."""
     side = request.image_size or 224
     images = images.of_size(request.in_chans or 3, side, side)
     images.crop_pct = request.crop_pct or CROP_PCT

@@ -51,7 +51,7 @@ _SOUGHT = {
 
 @dataclass(frozen=True, kw_only=True)
 class BroadcastCost:
-    """What :func:`broadcast` added to a model."""
+    """Parameters and multiply-adds that :func:`broadcast` added to a model."""
 
     kind: str
     layers: tuple[str, ...]  # names of the ContextBroadcast modules

@@ -25,7 +25,7 @@ _MASKS = ("attention_mask", "attn_mask", "src_key_padding_mask")
 
 @dataclass(eq=False)
 class TokenBatch:
-    """What is known of the batch that a layer works on, while its block runs."""
+    """The batch that a layer works on, while its block runs."""
 
     name: str  # of the layer
     images: int = 0

@@ -70,7 +70,7 @@ UP_AND_LEFT = (0.02, 0.01)  # pixels: a query between patches takes the upper, t
 
 
 class _Layer:
-    """Which row of a layer's maps to take, and where its keys go on the image."""
+    """The row of a layer's maps to take, and where its keys are on the image."""
 
     def __init__(
         self,

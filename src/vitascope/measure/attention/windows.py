@@ -49,11 +49,11 @@ class Windows(InstrumentResult, kind="windows", rows="layers"):
         return tuple(self.centre)
 
     def distance(self) -> dict[str, np.ndarray]:
-        """How far each head's centre is from its query, in patches. layer -> (H,)"""
+        """Distance of each head's centre from its query, in patches. layer -> (H,)"""
         return {name: np.linalg.norm(centre, axis=-1) for name, centre in self.centre.items()}
 
     def drift(self) -> dict[str, np.ndarray]:
-        """How far each centre is from where it was at the first epoch. layer -> (E, H)"""
+        """Distance of each centre from its place at the first epoch. layer -> (E, H)"""
         return {name: np.linalg.norm(c - c[:1], axis=-1) for name, c in self.centres.items()}
 
     def summary(self) -> dict[str, Any]:

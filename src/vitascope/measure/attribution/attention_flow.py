@@ -45,7 +45,7 @@ def gradient_weighted(weights: Tensor, gradient: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TokenLink:
-    """Which of N earlier tokens each of M later ones stands for: M[i, j] = weight."""
+    """Share of each of N earlier tokens in each of M later ones. (M, N)"""
 
     later: Tensor  # (links,)
     earlier: Tensor  # (links,)

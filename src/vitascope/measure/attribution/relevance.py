@@ -99,7 +99,7 @@ class Relevance(InstrumentResult, kind="relevance"):
 
 
 def _standard_error(values: np.ndarray) -> float | None:
-    """Of their mean; None for a single one."""
+    """Return the standard error of the mean; None for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
 
 

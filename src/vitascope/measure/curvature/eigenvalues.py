@@ -39,7 +39,7 @@ Product = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Eigenpairs:
-    """What was found, by falling magnitude, and how well."""
+    """Eigenvalues and eigenvectors by falling magnitude, with their residuals."""
 
     values: np.ndarray  # (k,)
     vectors: Tensor  # (k, n), rows of length one

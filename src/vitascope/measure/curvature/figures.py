@@ -191,7 +191,7 @@ def heights(record: Record) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _share_of_l2(record: Record) -> float:
-    """Of the rise from the lowest to the highest point, what the l2 term rises."""
+    """Return the share of the l2 term in the rise from the lowest to the highest point."""
     nll, l2 = (np.asarray(record.arrays[part], float) for part in ("nll", "l2"))
     loss = np.where(np.isfinite(nll + l2), nll + l2, np.nan)
     low, high = (np.unravel_index(f(loss), loss.shape) for f in (np.nanargmin, np.nanargmax))

@@ -84,7 +84,7 @@ class HessianSpectrum(InstrumentResult, kind="hessian"):
 
     @property
     def note(self) -> str:
-        """What a reader must know of the batches that did not converge; empty if all did."""
+        """Say how many batches did not converge; empty if all did."""
         missed = int((~self.converged).sum())
         if not missed:
             return ""

@@ -81,7 +81,7 @@ class TokenNorms(InstrumentResult, kind="norms", rows="units"):
 
 
 def high_norm(norms: Tensor, factor: float = FACTOR) -> Tensor:
-    """Which patches of each image are high. (B, N)
+    """Return which patches of each image have a high norm. (B, N)
 
     >>> high_norm(torch.tensor([[1.0, 1.0, 1.0, 2.9, 3.1]])).tolist()
     [[False, False, False, False, True]]

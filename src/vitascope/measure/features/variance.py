@@ -39,7 +39,7 @@ class Variance(InstrumentResult, kind="variance", rows="units"):
 
 
 def spatial_variance(x: Tensor) -> Tensor:
-    """Of (B, C, h, w), averaged over channels. (B,)"""
+    """Return the variance over space, averaged over channels. (B, C, h, w) -> (B,)"""
     return (x - x.mean((2, 3), keepdim=True)).square().mean((1, 2, 3))
 
 

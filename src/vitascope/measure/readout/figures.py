@@ -53,7 +53,7 @@ def lens_rows(record: Record) -> list[TableRow]:
 
 
 def patching(models: Sequence[ModelRecord]) -> Figure:
-    """How far each unit of one image moves the answer to another."""
+    """Draw how far each unit of one image moves the answer to another."""
     parts, names = [], list(models[0].values["units"])
     for model in models:
         moved = model.values["moved"]

@@ -32,7 +32,7 @@ __all__ = ["Patching", "patching"]
 
 @dataclass(frozen=True, kw_only=True)
 class Patching(InstrumentResult, kind="patching", rows="units"):
-    """How far each unit of one image moves the answer to another."""
+    """Share of the way that each unit of one image moves the answer to another."""
 
     moved: Mapping[str, float]
     kind: Mapping[str, str]

@@ -135,7 +135,7 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
 
 
 def scores(logits: np.ndarray, labels: np.ndarray, num_bins: int = NUM_BINS) -> Scores:
-    """Of logits (N, K) with labels (N,).
+    """Return all scores of logits (N, K) with labels (N,).
 
     >>> round(scores(np.log([[0.75, 0.25], [0.25, 0.75]]), np.array([0, 0])).ece, 9)
     0.25

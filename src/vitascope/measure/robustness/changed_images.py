@@ -86,7 +86,7 @@ Change = Callable[[LabelledBatch], Iterable[tuple[Any, Tensor]]]  # names and no
 
 @dataclass(frozen=True)
 class ChangedImageAccuracy:
-    """Which images were right, as they are and changed. (N,) bool each"""
+    """Correct predictions of the images as they are and changed. (N,) bool each"""
 
     unchanged: np.ndarray
     changed: dict[Any, np.ndarray] = field(default_factory=dict)

@@ -139,7 +139,7 @@ def epsilon_words(epsilon: float) -> str:
 
 
 def attack_words(record: Record) -> str:
-    """Which attack, and against which labels."""
+    """Name the attack and the labels that it is against."""
     values = record.values
     if record.kind == "fgsm":
         return f"FGSM against the {values['against']}"

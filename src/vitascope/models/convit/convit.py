@@ -39,7 +39,7 @@ from vitascope.models.vit.grid_vit import GridViT
 
 @dataclass(frozen=True)
 class GatePruning:
-    """What :meth:`ConViT.prune_gates` left out."""
+    """Branches that :meth:`ConViT.prune_gates` left out."""
 
     tolerance: float
     bound: float  # the most a row of attention changed, summed over the row

@@ -38,7 +38,7 @@ from vitascope.models.vit.shifted_patches import ShiftedPatchEmbed
 
 @dataclass(frozen=True)
 class Change:
-    """What a suffix does to a ViT."""
+    """Change of a ViT by a suffix."""
 
     arguments: dict[str, Any] = field(default_factory=dict)  # to build it with
     blocks: int = 0  # more or fewer than it has

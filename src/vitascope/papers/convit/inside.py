@@ -288,7 +288,7 @@ def _maps_panel(record: Record, title: str, layers: int | None = None) -> Maps:
 
 
 def _query(record: Record) -> tuple[float, float] | None:
-    """Where the query patch lies on the map: down, across."""
+    """Return the position of the query patch on the map: down, across."""
     at = next((at for at in record.values["query"] if at is not None), None)
     return None if at is None else (float(at[0]), float(at[1]))
 

@@ -134,7 +134,7 @@ def trainings(
 
 
 def looked_into(scale: Scale, *, imagenet: bool = False) -> dict[str, Training]:
-    """Whose units are looked at: ViT, ResNet, PiT and Swin.
+    """Return the networks whose units are measured: ViT, ResNet, PiT and Swin.
 
     At a desk ViT, ResNet and AlterNet, all images once, the ViT with 8 blocks of 4 heads.
     """

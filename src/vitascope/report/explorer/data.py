@@ -90,7 +90,7 @@ def kind_of(values: Mapping[str, Any]) -> str:
 
 
 def _first_pair(kinds: Sequence[str]) -> list[int]:
-    """Which two to show first: a plain model and a gated one, as in Fig. 7, if there are both.
+    """Return the two to show first: a plain model and a gated one, as in Fig. 7, if there are both.
 
     >>> (
     ...     _first_pair(["other", "convit", "vit"]),

@@ -26,7 +26,7 @@ _EMPTY = 255  # index of what is not there
 
 
 def pooled(values: np.ndarray, most: int = MOST_CELLS) -> np.ndarray:
-    """At most ``most`` rows and columns, evenly chosen."""
+    """Return at most ``most`` rows and columns, evenly chosen."""
     rows, columns = (thin(size, most) for size in values.shape[:2])
     return values[np.ix_(rows, columns)]
 
@@ -150,7 +150,7 @@ def _numbers(
 def colour_bar(
     low: float, high: float, panel: Heat, x: float, y: float, tall: float
 ) -> list[Markup]:
-    """Which colour is which number."""
+    """Draw which colour is which number."""
     scale = AxisScale(low, high, panel.log)
     parts = [image(np.linspace(1, 0, 64)[:, None], x, y, 8, tall, "viridis")]
     for value in ticks(scale, 3):

@@ -238,7 +238,7 @@ def _set_ends(axis: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None
 
 
 def _kinds(axis: Axes, shapes: set[str]) -> None:
-    """Which shape is which kind of unit, above the lines."""
+    """Draw which shape is which kind of unit, above the lines."""
     kinds = [(shape, text) for shape, text in (*MARKS.values(), REST) if shape in shapes]
     for shape, text in kinds:
         label = text.partition(" ")[2]

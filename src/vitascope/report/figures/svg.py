@@ -49,7 +49,7 @@ def path(points: Iterable[Point], close: bool = False) -> str:
 
 
 def line(start: Point, end: Point, class_: str) -> Markup:
-    """A straight line."""
+    """Draw a straight line."""
     return tag("path", d=path([start, end]), class_=class_)
 
 

@@ -49,7 +49,7 @@ def _undecided(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def section(source: Source, styles: Styles) -> Section:
-    """One section per search."""
+    """Return one section per search."""
     record = source.record
     text = buildup_text(record)
     rows = record.values["candidates"]

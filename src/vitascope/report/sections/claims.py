@@ -19,7 +19,7 @@ _PLACES = r"(?:Fig\.|Table|App\.|section)"  # of a paper
 
 
 class CountedClaim(NamedTuple):
-    """What the counts need of a claim."""
+    """The parts of a claim that are counted."""
 
     source: str
     verdict: str
@@ -27,12 +27,12 @@ class CountedClaim(NamedTuple):
 
     @property
     def paper(self) -> str:
-        """Whose claim it is."""
+        """The paper that makes the claim."""
         return claimed_by(self.source)
 
 
 def claimed_by(source: str) -> str:
-    """Whose claim it is; one that stands at no place of a paper is our own.
+    """Return the paper that makes the claim; a claim without a place in a paper is our own.
 
     >>> [claimed_by(source) for source in ("CB section 2.4", "Park & Kim Fig. 2", "Fine grid")]
     ['CB', 'Park & Kim', 'our own']
@@ -133,7 +133,7 @@ def tally(verdicts: Sequence[str]) -> str:
 
 
 def standing(claims: Sequence[CountedClaim]) -> list[bool]:
-    """Which verdicts stand at a false discovery rate of 5 % over each paper's tested claims.
+    """Return which verdicts are significant at a false discovery rate of 5 % over a paper's claims.
 
     >>> standing(
     ...     [CountedClaim("A Fig. 1", "agrees", 0.04), CountedClaim("A Fig. 2", "undecided", 0.6)]

@@ -66,7 +66,7 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
 
 
 def section(source: Source, styles: Styles) -> Section:
-    """One section per comparison."""
+    """Return one section per comparison."""
     comparison = ComparisonRecord(source.record, styles)
     advice, data = comparison.values["recommendation"], comparison.values["data"]
     seeds = comparison.num_seeds

@@ -41,7 +41,7 @@ _MOST_PANELS = 24  # of single layers in one figure
 
 
 def comparison_figures(comparison: ComparisonRecord) -> tuple[Figure, ...]:
-    """Those that the record has numbers for."""
+    """Return the figures that the record has numbers for."""
     figures = [efficiency(comparison), cost(comparison), learning(comparison)]
     figures += [over_training(comparison, quantity) for quantity in _TRACES]
     return tuple(figure for figure in figures if figure.panels)

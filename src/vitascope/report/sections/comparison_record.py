@@ -173,7 +173,7 @@ class ComparisonRecord:
 
     @property
     def measured(self) -> str:
-        """What is measured, in words."""
+        """Name of the metric, in words."""
         return {"balanced": "Balanced accuracy"}.get(self.metric, "Top-1 accuracy")
 
     @property
@@ -185,12 +185,12 @@ class ComparisonRecord:
 
     @property
     def crossings(self) -> Sequence[Mapping[str, Any]]:
-        """Where one model overtakes another, each with a sentence."""
+        """Fractions at which one model overtakes another, each with a sentence."""
         return self.values.get("crossings") or ()
 
     @property
     def known_rows(self) -> list[FractionRow]:
-        """Those that some model has an accuracy in."""
+        """Rows in which at least one model has an accuracy."""
         return [row for row in self.rows if row.entries]
 
     @property

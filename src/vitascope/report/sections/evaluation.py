@@ -26,7 +26,7 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
 
 
 def section(sources: Sequence[Source], styles: Styles) -> Section:
-    """All evaluations together."""
+    """Return one section for all evaluations."""
     names = labels_of([{"evaluation": source} for source in sources])
     chosen = apart([styles.of(model_name(source)) for source in sources])
     order = sorted(range(len(names)), key=lambda i: -sources[i].record.values["top1"])
@@ -158,7 +158,7 @@ def at_chance(record: Record) -> str:
 
 
 def evaluation_headline(records: Sequence[Record], names: Sequence[str]) -> str:
-    """Which model is right how often, in a few words."""
+    """Say how often each model is right."""
     order = sorted(range(len(names)), key=lambda index: -records[index].values["top1"])
     shares = [f"{names[i]}: {number(100 * records[i].values['top1'], 0)} % correct" for i in order]
     return "; ".join([*shares[:3], *([f"{len(order) - 3} more"] if len(order) > 3 else [])])

@@ -39,7 +39,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, kw_only=True)
 class MistakeParts:
-    """What a page shows of them."""
+    """The parts of a page that show mistakes."""
 
     figures: tuple[Figure, ...] = ()
     galleries: tuple[Gallery, ...] = ()
@@ -97,7 +97,7 @@ def chosen_models_mistakes(record: Record, labels: Mapping[str, str]) -> Mistake
 
 
 def _confusion(values: Mapping[str, Any], arrays: Arrays, model: str) -> tuple[Figure, ...]:
-    """Which classes are taken for which, for up to 40 of them."""
+    """Draw the confusion matrix of up to 40 classes."""
     matrix, names = arrays.get("confusion"), values.get("per_class") or ()
     if matrix is None or len(matrix) != len(names) or len(matrix) > MOST_CLASSES:
         return ()

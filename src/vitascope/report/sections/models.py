@@ -15,7 +15,7 @@ HOW = "Noise images, medians over turns in one process; rates hold for this mach
 
 
 def section(source: Source, styles: Styles) -> Section:
-    """One section per record."""
+    """Return one section per record."""
     record = source.record
     rates = {name: float(rate) for name, _, rate, *_ in record.values["throughput"]}
     answer = f"Images a second: {listed([f'{n} {number(rate)}' for n, rate in rates.items()])}."

@@ -46,7 +46,7 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
 
 
 def section(source: Source, styles: Styles) -> Section:
-    """One section per question."""
+    """Return one section per question."""
     record = source.record
     values, data = record.values, record.values["data"]
     chosen = values["chosen_by"]
@@ -318,7 +318,7 @@ def way_of(record: Record) -> str:
 
 
 def _measured(values: Mapping[str, Any]) -> str:
-    """Which images the accuracies are of."""
+    """Say which images the accuracies are of."""
     reported, chosen = values["reported_on"], values["chosen_by"]
     accuracies = f"Accuracies are on {reported['count']:,} {reported['images']} images"
     if reported["images"] == chosen["images"]:

@@ -88,7 +88,7 @@ class Fold:
 
 @dataclass(frozen=True, kw_only=True)
 class Again:
-    """How to reproduce it: a command, and the circumstances of each record."""
+    """Command that reproduces a section, and the circumstances of each record."""
 
     command: str = ""
     rows: tuple[tuple[str, Any], ...] = ()

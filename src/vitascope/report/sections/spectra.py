@@ -27,7 +27,7 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
 
 
 def section(source: Source, styles: Styles) -> Section:
-    """One section per study."""
+    """Return one section per study."""
     record = source.record
     rows = record.values["rows"]
     epochs = list(dict.fromkeys(row["epoch"] for row in rows))

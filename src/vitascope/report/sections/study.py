@@ -59,7 +59,7 @@ def counted(claims: Sequence[JudgedClaim]) -> list[CountedClaim]:
 
 
 def section(source: Source, styles: Styles) -> Section:
-    """One section per study."""
+    """Return one section per study."""
     record, values = source.record, source.record.values
     claims = tuple(_claim(item) for item in values.get("claims") or ())
     figures = tuple(_figure(source, item, styles) for item in values.get("figures") or ())

@@ -38,7 +38,7 @@ def _data(source: Source) -> str:
 
 
 def section(source: Source, styles: Styles) -> Section:
-    """One section per run."""
+    """Return one section per run."""
     record, values = source.record, source.record.values
     name, data, recipe = model_name(source), source.settings("data"), source.settings("recipe")
     metric, final, best = str(values["metric"]), values["final"], values["best"]

@@ -81,7 +81,7 @@ class Segmentation:
         return pixel_loss(model(images), masks)
 
     def miou(self, model: nn.Module) -> MeanIoU:
-        """Over all validation images, whole, through windows of ``side``."""
+        """Return the mean IoU over all validation images, whole, through windows of ``side``."""
         return miou(model, self.test.batches(1, num_workers=self.num_workers), window=self.side)
 
     def measure(self, model: nn.Module) -> dict[str, float]:

@@ -56,7 +56,7 @@ def common_answers(questions: Sequence[Question], least: int = LEAST) -> dict[st
 
 
 class VQA:
-    """Which of the common answers is right."""
+    """The task of choosing among the common answers."""
 
     name, metric, label = "vqa", "vqa_score", "VQA score"
     columns: tuple[str, ...] = ("vqa_score",)

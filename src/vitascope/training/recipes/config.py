@@ -120,7 +120,7 @@ class Recipe:
         return max(1, round(self.epochs * self.epoch_factor))
 
     def for_images(self, count: int) -> "Recipe":
-        """With as many epochs as ``least_steps`` updates take on so many images, if that is more.
+        """Return the recipe with at least ``least_steps`` updates on this number of images.
 
         >>> from vitascope.training import recipe
         >>> plan = recipe("finetune", epochs=5, batch_size=32, least_steps=200)

@@ -223,7 +223,7 @@ class MetricsLog:
         return all(row[metric] > r[metric] for r in self.rows if r[metric] is not None)
 
     def is_lowest(self, row: Mapping[str, Any]) -> bool:
-        """Whether the row has the lowest loss on the measured images so far."""
+        """Return whether the row has the lowest loss on the measured images so far."""
         losses = [r["test_nll"] for r in self.rows if r.get("test_nll") is not None]
         return all(row["test_nll"] < loss for loss in losses)
 

@@ -88,7 +88,7 @@ class Run:
 
     @property
     def predictions(self) -> Predictions | None:
-        """Its predictions on the images it was measured on; None for a run that kept none."""
+        """Predictions on the images that it was measured on; None for a run that kept none."""
         return load_predictions(self.folder)
 
     @property

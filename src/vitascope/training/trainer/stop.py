@@ -18,7 +18,7 @@ class Diverged(UserError):
 
 
 class StopRequest:
-    """Whether the run was asked to stop; a second Ctrl-C interrupts Python at once."""
+    """Request to stop the run; a second Ctrl-C interrupts Python at once."""
 
     def __init__(self) -> None:
         self.signal_name = ""

@@ -109,7 +109,7 @@ ALEXNET = {
 
 
 def table_for(height: int, width: int, constants: str = "auto") -> str:
-    """Whose constants apply: "cifar" or "imagenet".
+    """Return whose constants apply: "cifar" or "imagenet".
 
     >>> table_for(32, 32), table_for(224, 224), table_for(224, 224, "cifar")
     ('cifar', 'imagenet', 'cifar')

@@ -42,7 +42,7 @@ PHOTOGRAPHS = (
 
 @lru_cache(maxsize=64)
 def _border(length: int, before: int, after: int, border: Border) -> Tensor:
-    """Which pixel each pixel of a padded line is."""
+    """Return which pixel each pixel of a padded line is."""
     if length == 1:
         border = "edge"  # nothing to mirror
     return torch.from_numpy(np.pad(np.arange(length), (before, after), mode=border))
@@ -188,7 +188,7 @@ def sampled(images: Tensor, rows: Tensor, columns: Tensor, border: Border = "ref
 
 
 def frequencies() -> np.ndarray:
-    """Of a transform's entries, in cycles per pixel. (n, n / 2 + 1) float32"""
+    """Return the frequencies of a transform, in cycles per pixel. (n, n / 2 + 1) float32"""
     radius = np.hypot(np.fft.fftfreq(SIDE)[:, None], np.fft.rfftfreq(SIDE))
     return radius.astype(np.float32)
 

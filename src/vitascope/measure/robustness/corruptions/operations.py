@@ -90,7 +90,7 @@ class Draws:
         ]
 
     def normal(self, *shape: int) -> Tensor:
-        """Of mean 0 and deviation 1. (B, ...) float32"""
+        """Draw normal numbers of mean 0 and deviation 1. (B, ...) float32"""
         out = np.empty((len(self.indices), *shape), dtype=np.float32)
         for row, generator in zip(out, self.generators, strict=True):
             generator.standard_normal(out=row, dtype=np.float32)
@@ -165,7 +165,7 @@ def defocus_blur(levels: Tensor, strength: tuple[float, float], draws: Draws) ->
 
 
 def scattered(height: int, width: int, reach: int, draws: Draws) -> Tensor:
-    """Which pixel each pixel becomes a copy of after one round. (B, h * w) int64"""
+    """Return which pixel each pixel becomes a copy of after one round. (B, h * w) int64"""
     count, length = len(draws.indices), height * width
     index = torch.arange(count * length).view(count, height, width)
     rows, columns = height - 2 * reach, width - 2 * reach
