@@ -266,7 +266,7 @@ def test_the_python_of_a_page_runs_and_gives_a_record(name, capsys):
     (code,) = blocks(PAGES[name], "python")
     names = dict(shown())
     exec(compile(code, PAGES[name].name, "exec"), names)  # the page's own words
-    assert names["found"].to_record().kind == name
+    assert names["result"].to_record().kind == name
     assert_values(capsys.readouterr().out)
 
 

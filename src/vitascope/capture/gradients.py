@@ -53,10 +53,10 @@ def gradients(
         run: Runs the model on images; ``model(images)`` unless given.
 
     >>> layer = nn.Linear(2, 1, bias=False)
-    >>> found = gradients(
+    >>> result = gradients(
     ...     nn.Sequential(nn.Identity(), layer), torch.ones(1, 2), lambda y: y[:, 0], outputs=["0"]
     ... )
-    >>> torch.allclose(found.feature_gradients["0"], layer.weight)
+    >>> torch.allclose(result.feature_gradients["0"], layer.weight)
     True
     """
     maps: dict[str, Tensor] = {}

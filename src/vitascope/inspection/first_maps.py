@@ -36,8 +36,8 @@ def initial_maps(
 ) -> InitialMaps:
     """Maps of heads at ``CENTRES`` (equation 5), on a square grid; nothing in them is random.
 
-    >>> found = initial_maps(strengths=(20.0,), side=5)
-    >>> np.argwhere(found.maps[0, 0] > 0.99).tolist(), found.query  # down, across
+    >>> result = initial_maps(strengths=(20.0,), side=5)
+    >>> np.argwhere(result.maps[0, 0] > 0.99).tolist(), result.query  # down, across
     ([[1, 3]], (2, 2))
     """
     query = query or (side // 2, side // 2)

@@ -80,9 +80,9 @@ def as_linear(regression: Pipeline, num_classes: int) -> tuple[np.ndarray, np.nd
 
     >>> rng = np.random.default_rng(0)
     >>> x, labels = rng.normal(size=(30, 4)), np.arange(30) % 3
-    >>> found = fitted(x, labels)
-    >>> weight, bias = as_linear(found, 3)
-    >>> bool((found.predict(x) == (x @ weight.T + bias).argmax(1)).all())
+    >>> result = fitted(x, labels)
+    >>> weight, bias = as_linear(result, 3)
+    >>> bool((result.predict(x) == (x @ weight.T + bias).argmax(1)).all())
     True
     """
     scaler, last = regression[0], regression[-1]

@@ -274,8 +274,8 @@ def contrast(
 
     >>> rng = np.random.default_rng(0)
     >>> first, second = rng.random((3, 500)) < 0.9, rng.random((3, 500)) < 0.7
-    >>> found = contrast([first, second], (1, -1))
-    >>> found.low < 20 < found.high
+    >>> result = contrast([first, second], (1, -1))
+    >>> result.low < 20 < result.high
     True
     >>> few = [[1, 1], [0, 1]], [[0, 0], [0, 1]]  # two models, two seeds, two images
     >>> contrast(few, (1, -1)).high  # of a lead in points
@@ -344,8 +344,8 @@ def _folded(runs: Sequence[Runs], weights: Sequence[float], level: float) -> Est
     floor = POINTS**2 * squares * images.floor * count  # of one fold's mean, about
     variance = pieces.var(ddof=1) + floor
     variance *= 1 / pieces.size + 1 / (count - 1)
-    found = ErrorVariance(images=0.0, seeds=variance, freedom=float(pieces.size - 1))
-    return Estimate.of(value, found, level)
+    error = ErrorVariance(images=0.0, seeds=variance, freedom=float(pieces.size - 1))
+    return Estimate.of(value, error, level)
 
 
 def difference(first: Any, second: Any, **images: Any) -> Estimate:

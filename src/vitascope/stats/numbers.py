@@ -39,8 +39,8 @@ def contrast_of_numbers(
         weights: Of the cells.
         sampling: Variance of the contrast by what all runs were measured on, where it is known.
 
-    >>> found = contrast_of_numbers([[1.0, 2.0, 3.0], [5.0, 6.0, 7.0]], (1, -1))
-    >>> round(found.value, 1), round(found.high, 2)  # t with 4 degrees of freedom
+    >>> result = contrast_of_numbers([[1.0, 2.0, 3.0], [5.0, 6.0, 7.0]], (1, -1))
+    >>> round(result.value, 1), round(result.high, 2)  # t with 4 degrees of freedom
     (-4.0, -1.73)
     """
     if len(cells) != len(weights) or not all(len(cell) for cell in cells):
@@ -152,8 +152,8 @@ def correlation(
         second: As the first.
         kind: Of the numbers, or of their ranks.
 
-    >>> found = correlation([1, 2, 3, 4, 5, 6], [1, 3, 2, 4, 6, 5], "spearman")
-    >>> round(found.value, 2), found.low < 0.4, found.high < 1
+    >>> result = correlation([1, 2, 3, 4, 5, 6], [1, 3, 2, 4, 6, 5], "spearman")
+    >>> round(result.value, 2), result.low < 0.4, result.high < 1
     (0.89, True, True)
     """
     from scipy import stats  # takes a second to import

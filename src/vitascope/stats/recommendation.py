@@ -87,8 +87,8 @@ def recommend(
 
     >>> rng = np.random.default_rng(0)
     >>> right = {"small": rng.random((3, 900)) < 0.7, "large": rng.random((3, 900)) < 0.9}
-    >>> found = recommend(right, cost={"small": 1.0, "large": 4.0})
-    >>> found.model, found.verdict
+    >>> result = recommend(right, cost={"small": 1.0, "large": 4.0})
+    >>> result.model, result.verdict
     ('large', 'clear')
     """
     runs = _checked(correct, cost, margin, {"groups": groups, "labels": labels, "folds": folds})

@@ -160,7 +160,7 @@ def looks(
     least = 1 if images.get("folds") is not None else 2
     if not least <= first <= most:
         raise UserError(f"the first look takes {least} to {most} seeds, not {first}")
-    found: list[Look] = []
+    looks_so_far: list[Look] = []
     behind: tuple[str, ...] = ()
     alphas = levels(range(first, most + 1), most, spending=spending)
     for seeds, alpha in zip(range(first, most + 1), alphas, strict=True):
@@ -168,23 +168,23 @@ def looks(
             break
         seen = {name: np.asarray(runs)[:seeds] for name, runs in correct.items()}
         for name in behind:  # the seeds it had when it was left behind
-            seen[name] = np.asarray(correct[name])[: _left_at(found, name)]
+            seen[name] = np.asarray(correct[name])[: _left_at(looks_so_far, name)]
         result = recommend(seen, cost, margin, **images, alpha=alpha, behind=behind)
         now = behind
         if result.verdict == "undecided":
             out = (name for name, lead in result.against.items() if lead.low > 0)
             now = tuple(dict.fromkeys((*behind, *(n for n in out if n not in result.rivals))))
         limit = _limit(result, seen, cost, margin, seeds, most, alphas[-1], images)
-        found.append(Look(seeds, alpha, result, now, limit))
-        if not found[-1].contenders:
+        looks_so_far.append(Look(seeds, alpha, result, now, limit))
+        if not looks_so_far[-1].contenders:
             break
         behind = now
-    return tuple(found)
+    return tuple(looks_so_far)
 
 
-def _left_at(found: Sequence[Look], name: str) -> int:
+def _left_at(looks_so_far: Sequence[Look], name: str) -> int:
     """Seeds of a model when it was shown to be behind."""
-    return next(look.seeds for look in found if name in look.behind)
+    return next(look.seeds for look in looks_so_far if name in look.behind)
 
 
 def _limit(

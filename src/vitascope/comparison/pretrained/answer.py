@@ -275,9 +275,9 @@ def foreseen(
 
 def _about_weights(each: ProbedCandidate) -> list[Caution]:
     """Cautions about a candidate's weights, for both of its usages."""
-    name, lead, found = each.backbone.text, each.over_random, []
+    name, lead, cautions = each.backbone.text, each.over_random, []
     if lead is not None and lead.low <= 0 and lead.value < CLEARLY and each.random < TOO_EASY:
-        found.append(
+        cautions.append(
             (
                 f"weights no better than random ({name})",
                 f"With its weights {name} is not shown to be better than with random ones "
@@ -287,7 +287,7 @@ def _about_weights(each: ProbedCandidate) -> list[Caution]:
         )
     foreign_values = foreign(each.backbone)
     if foreign_values:
-        found.append(
+        cautions.append(
             (
                 f"foreign preprocessing ({name})",
                 f"Images are not prepared as the weights of {name} expect: "
@@ -296,7 +296,7 @@ def _about_weights(each: ProbedCandidate) -> list[Caution]:
         )
     return [
         Caution(words, sentence, f"{Usage(name, how)}")
-        for words, sentence in found
+        for words, sentence in cautions
         for how in (LINEAR, TUNED)
     ]
 

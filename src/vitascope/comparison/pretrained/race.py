@@ -96,8 +96,8 @@ def runners(probed: Sequence[Runner], best: int = BEST) -> list[Runner]:
 
     >>> def one(model, kind, linear):
     ...     return Runner(model=model, kind=kind, linear=linear, seconds=1.0)
-    >>> found = [one("a", "hard", 0.9), one("b", "hard", 0.8), one("c", "none", 0.5)]
-    >>> [each.model for each in runners(found, best=1)]
+    >>> result = [one("a", "hard", 0.9), one("b", "hard", 0.8), one("c", "none", 0.5)]
+    >>> [each.model for each in runners(result, best=1)]
     ['a', 'c']
     """
     order = sorted(probed, key=lambda each: -each.linear)
@@ -271,8 +271,8 @@ def twice(counts: Sequence[int], errors: Sequence[float]) -> Twice | None:
         errors: Shares that were wrong.
 
     >>> counts = [100, 200, 400, 800] * 2
-    >>> found = twice(counts, [n**-0.5 * s for n, s in zip(counts, [1.01] * 4 + [0.99] * 4)])
-    >>> round(found.value, 1), found.low < 97.5 < found.high
+    >>> result = twice(counts, [n**-0.5 * s for n, s in zip(counts, [1.01] * 4 + [0.99] * 4)])
+    >>> round(result.value, 1), result.low < 97.5 < result.high
     (97.5, True)
     """
     x, e = np.log(np.asarray(counts, float)), np.asarray(errors, float)
