@@ -7,11 +7,14 @@ import torch
 from timm.layers import Attention
 
 import vitascope
-from vitascope import capture
+from vitascope import capture, measure
 from vitascope.errors import UserError
+from vitascope.figure import Style
 from vitascope.layers import GPSA, ContextBroadcast
-from vitascope.layers.mixture import PARTS, MixtureAttention
+from vitascope.layers.mixture import PARTS, MixtureAttention, prune_mixture
 from vitascope.layers.window import WindowAttention
+from vitascope.measure.instrument import ModelRecord
+from vitascope.measure.registry import INSTRUMENTS
 
 DIM, HEADS = 24, 4
 GRIDS = [(4, 4), (5, 7), (3, 2)]
@@ -141,6 +144,58 @@ def test_its_maps_can_be_captured():
     }
     for each in maps.values():
         torch.testing.assert_close(each.sum(-1), torch.ones(2, 9, 64))
+
+
+def test_gates_give_the_shares_of_all_parts():
+    model = vitascope.create_model("vit_micro+mixture", num_classes=3)
+    result = measure.gates(model)
+    assert list(result.gate) == [f"blocks.{i}.attn" for i in range(4)]
+    layer = model.blocks[0].attn
+    assert result.shares["blocks.0.attn"] == pytest.approx(
+        dict(zip(PARTS, layer.shares[0].tolist(), strict=True))
+    )
+    assert result.gate["blocks.0.attn"] == pytest.approx(layer.shares[:, 1].tolist())
+    figure = INSTRUMENTS["gates"].figure(
+        [ModelRecord(label="mixture", style=Style(), record=result.to_record())]
+    )
+    lines = figure.panels[1].series
+    assert [line.label for line in lines] == list(PARTS)
+    assert sum(line.y[2] for line in lines) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("prefix", [0, 1])
+@pytest.mark.parametrize("small", range(len(PARTS)))
+def test_pruning_leaves_out_a_part_within_its_bound(prefix, small):
+    logits = torch.randn(HEADS, len(PARTS), dtype=torch.float64)
+    logits[:, small] = -6.0 - torch.arange(HEADS)
+    mixture, x = layer((4, 5), prefix, logits), tokens((4, 5), prefix)
+    before, shares = mixture.attention(x), mixture.shares.detach()
+    bound = mixture.prune(0.02)
+    after = mixture.attention(x)
+    change = (after - before).abs().sum(-1).max()
+    if prefix and PARTS[small] == "content":  # prefix tokens need it
+        assert bound == 0
+        assert mixture.parts == PARTS
+    else:
+        assert bound == pytest.approx(2 * shares[:, small].max().item())
+        assert PARTS[small] not in mixture.parts
+        assert 0 < change <= bound * (1 + 1e-9)
+    torch.testing.assert_close(after.sum(-1), torch.ones_like(after[..., 0]))
+    dense = (after @ mixture._heads(x)[2]).transpose(1, 2).flatten(2)
+    torch.testing.assert_close(mixture(x), mixture.proj(dense))
+
+
+def test_a_pruned_network_is_a_copy():
+    model = vitascope.create_model("vit_micro+mixture", num_classes=3)
+    pruned, bounds = prune_mixture(model, tolerance=0.02)
+    share = float(model.blocks[0].attn.shares[0, 2])
+    assert bounds["blocks.0.attn"] == pytest.approx(4 * share)
+    assert [block.attn.parts for block in pruned.blocks] == [("content", "position")] * 4
+    assert model.blocks[0].attn.parts == PARTS
+    with pytest.raises(UserError, match="no mixture attention"):
+        prune_mixture(vitascope.create_model("vit_micro"))
+    with pytest.raises(UserError, match="tolerance"):
+        prune_mixture(model, tolerance=0.5)
 
 
 def test_other_grids_and_masks_are_refused():

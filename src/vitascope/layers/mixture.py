@@ -20,12 +20,17 @@ No part makes a T x T map: position is applied one axis after the other, the mea
 windows are blocks. A prefix token has no place on the grid; its row takes the content part in place
 of position and window, so that every row of A_h still sums to one.
 
+Parts that no head of a trained layer uses can be left out (:func:`prune_mixture`): without parts
+of share e in a head, and with the other shares scaled to sum to one, a row of A_h changes by 2 e at
+most, summed over the row.
+
 Parameters have timm's names and shapes, so a ViT's weights load; the positions and the gates are
 new.
 
 Shapes: B images, H heads, T = prefix tokens + N patches on a grid (h, w), D width, d = D / H.
 """
 
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -43,7 +48,7 @@ from vitascope.layers.positions import (
 )
 from vitascope.layers.window import into_windows, out_of_windows
 
-__all__ = ["PARTS", "MixtureAttention"]
+__all__ = ["PARTS", "MixtureAttention", "prune_mixture"]
 
 PARTS = ("content", "position", "mean", "window")
 START = {  # logits of the gates; ConViT has exp(1) times as much position as content
@@ -82,6 +87,7 @@ class MixtureAttention(Attention):
             raise UserError(f"a window of {window} patches is out of range; give 1 or more")
         factory = {"device": kwargs.get("device"), "dtype": kwargs.get("dtype")}
         self.grid, self.num_prefix_tokens, self.window = grid, num_prefix_tokens, window
+        self.parts: tuple[str, ...] = PARTS  # those that are computed
         self.pos_proj = nn.Linear(3, self.num_heads, bias=False, **factory)
         self.mixture_gating_param = nn.Parameter(torch.empty(self.num_heads, len(PARTS), **factory))
         self.start("convit")
@@ -98,7 +104,32 @@ class MixtureAttention(Attention):
     @property
     def shares(self) -> Tensor:
         """The share of each part in each head. (H, 4), rows sum to one"""
-        return self.mixture_gating_param.softmax(dim=-1)
+        left_out = [part not in self.parts for part in PARTS]
+        mask = torch.tensor(left_out, device=self.mixture_gating_param.device)
+        return self.mixture_gating_param.masked_fill(mask, float("-inf")).softmax(dim=-1)
+
+    def shares_of_parts(self) -> dict[str, Tensor]:
+        """Return the share of each part in each head. part -> (H,)"""
+        return dict(zip(PARTS, self.shares.detach().unbind(dim=1), strict=True))
+
+    @torch.no_grad()
+    def prune(self, tolerance: float) -> float:
+        """Leave out the parts whose share is ``tolerance`` at most in every head.
+
+        Returns:
+            The most that a row of attention changes, summed over the row.
+        """
+        if not 0 <= tolerance < 1 / len(PARTS):
+            raise UserError(f"the tolerance must be in [0, {1 / len(PARTS)}), not {tolerance}")
+        before, most = self.shares, self.shares.amax(dim=0)
+        needed = ("content",) if self.num_prefix_tokens else ()  # prefix tokens have no position
+        self.parts = tuple(
+            part
+            for part, share in zip(PARTS, most.tolist(), strict=True)
+            if share > tolerance or part in needed
+        )
+        lost = before.masked_fill(self.shares > 0, 0.0).sum(dim=-1)
+        return 2 * float(lost.max())
 
     def forward(  # type: ignore[override]
         self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
@@ -118,18 +149,21 @@ class MixtureAttention(Attention):
         content_share, position_share, mean_share, window_share = self.shares.to(value.dtype).T[
             ..., None, None
         ]  # 4 x (H, 1, 1)
-        content = attend(query, key, value)
         patches = value[:, :, first:]
-        position = apply_windows(axis_windows(self.pos_proj.weight, self.grid), patches, self.grid)
-        near = self.attend_within_windows(*(part[:, :, first:] for part in (query, key, value)))
-        mean = mean_share * value.mean(dim=2, keepdim=True)
-        on_grid = (
-            content_share * content[:, :, first:] + position_share * position + window_share * near
-        )
-        if not first:
-            return on_grid + mean
-        before = (1 - mean_share) * content[:, :, :first]
-        return torch.cat([before, on_grid], dim=2) + mean
+        out = torch.zeros_like(value)  # (B, H, T, d)
+        if "content" in self.parts:
+            content = attend(query, key, value)
+            out[:, :, first:] += content_share * content[:, :, first:]
+            out[:, :, :first] += (1 - mean_share) * content[:, :, :first]
+        if "position" in self.parts:
+            windows = axis_windows(self.pos_proj.weight, self.grid)
+            out[:, :, first:] += position_share * apply_windows(windows, patches, self.grid)
+        if "window" in self.parts:
+            near = self.attend_within_windows(query[:, :, first:], key[:, :, first:], patches)
+            out[:, :, first:] += window_share * near
+        if "mean" in self.parts:
+            out += mean_share * value.mean(dim=2, keepdim=True)
+        return out
 
     def attend_within_windows(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Self-attention of the patches of each window. 3 x (B, H, N, d) -> (B, H, N, d)"""
@@ -186,3 +220,24 @@ class MixtureAttention(Attention):
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         query, key, value = qkv.unbind(0)
         return self.q_norm(query), self.k_norm(key), value
+
+
+def prune_mixture(model: nn.Module, tolerance: float = 0.01) -> tuple[nn.Module, dict[str, float]]:
+    """Return a copy for inference without the parts of mixture attention that no head uses.
+
+    Args:
+        model: A network with mixture attention (``vit_micro+mixture``); it is left unchanged.
+        tolerance: A part is left out of a layer where its share is this at most in every head.
+
+    Returns:
+        The copy, and for each layer the most that a row of its attention changes, summed over the
+        row.
+    """
+    pruned = deepcopy(model).eval()
+    layers = {n: m for n, m in pruned.named_modules() if isinstance(m, MixtureAttention)}
+    if not layers:
+        raise UserError(
+            f"{type(model).__name__} has no mixture attention; vit_micro+mixture is a network that "
+            "has"
+        )
+    return pruned, {name: layer.prune(tolerance) for name, layer in layers.items()}

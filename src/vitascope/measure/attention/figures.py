@@ -25,6 +25,10 @@ GATE = (
     "The gate σ(λ_h) of a head: its attention is (1 − σ) softmax(content) + σ softmax(position); "
     "1 is position alone (ConViT, eq. 7)."
 )
+MIXTURE = (
+    "In mixture attention it is the share of position among content, position, the mean of all "
+    "patches and content within windows; the four shares of a head sum to one."
+)
 WINDOW = (
     "A positional head attends to a patch δ away with the weight exp(−α |δ − Δ|²): Δ is its "
     "centre, 1/√α its width, in patches; both are learned (ConViT, eq. 5)."
@@ -133,13 +137,37 @@ def gates(models: Sequence[ModelRecord]) -> Figure:
         y_label="gate σ(λ)",
         levels=(("fresh ConViT", FRESH_GATE),),
     )
+    mixed = [model for model in models if model.values.get("shares")]
     return Figure(
         name="gates",
         title="Gates: attention by position or by content",
         reading=joined(parts),
         how=_shown(models),
-        panels=(panel,),
-        definition=GATE,
+        panels=(panel, *map(_mixture, mixed)),
+        definition=GATE if not mixed else f"{GATE} {MIXTURE}",
+    )
+
+
+def _mixture(model: ModelRecord) -> Lines:
+    """The share of each part of mixture attention, through the layers of one model."""
+    shares = model.values["shares"]
+    return Lines(
+        title=f"{model.label}: shares of the four parts",
+        x_label="attention layer",
+        y_label="share, mean over heads",
+        x_names=layer_names(model.values["layers"][: len(shares)]),
+        series=tuple(
+            Series(
+                label=part,
+                x=list(range(len(shares))),
+                y=[layer[part] for layer in shares],
+                style=Style.numbered(index),
+            )
+            for index, part in enumerate(shares[0])
+        ),
+        marks=True,
+        floor=0.0,
+        include=(0.0,),
     )
 
 
