@@ -235,6 +235,7 @@ def test_images_that_are_nowhere_are_refused_in_a_line(tmp_path, monkeypatch):
         ("compare --data digits --seeds --out x", "--seeds needs at least one value"),
         ("train --model vit_micro --data digits --out x --model-args in_chans=0", "cannot build"),
         ("train --model vit_micro --data digits --out x --model-args embed_dim=0", "cannot build"),
+        ("train --model vit_micro --data digits --out x --model-args depth=-1", "cannot build"),
         ("data wds:x-{0..99999999999}.tar", "names 100,000,000,000 shards; give at most"),
     ],
 )

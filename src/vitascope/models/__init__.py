@@ -134,7 +134,7 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
                 f"there are no pretrained weights for {name}; leave pretrained out, or give a "
                 "file of weights"
             ) from None
-        raise
+        raise UserError(f"cannot build {name}: {reason(error)}") from None
     if kwargs.get("pretrained"):
         check_weights(model, name)
     return model
