@@ -39,12 +39,12 @@ class Look:
 
 LOOKS = {
     "calibration": Look(None),
-    "occlusion": Look(200),
-    "fgsm": Look(200, {"epsilons": ("1/255", "4/255")}),
-    "frequency": Look(200, {"frequencies": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)}),
-    "corruption": Look(100, {"severities": (3,)}),
+    "occlusion": Look(100),
+    "fgsm": Look(100, {"epsilons": ("1/255", "4/255")}),
+    "frequency": Look(100, {"frequencies": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)}),
+    "corruption": Look(50, {"severities": (3,)}),
 }
-RELEVANCE = 16  # images
+RELEVANCE = 12  # images
 
 
 def shortened(values: dict[str, Any]) -> dict[str, Any]:

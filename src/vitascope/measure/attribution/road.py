@@ -74,7 +74,7 @@ def imputed(images: Tensor, hidden: Tensor, noise: Tensor) -> Tensor:
         noise: Standard normal numbers. (B, H, W)
     """
     size = images.shape[-2:]
-    small = [min(SIDE, side) for side in size]
+    small = (min(SIDE, size[0]), min(SIDE, size[1]))
     cells = hidden[:, None].to(images)
     coarse = nn.functional.adaptive_avg_pool2d(images, small).double().cpu().numpy()
     holes = nn.functional.interpolate(cells, small, mode="nearest")[:, 0].bool().cpu().numpy()
