@@ -285,11 +285,14 @@ _OF_PIXELS = {"attnlrp": attention_lrp, "integrated": integrated_gradients}
 
 
 def shuffled_weights(model: nn.Module, seed: int) -> dict[str, Tensor]:
-    """Every weight matrix with its values in random order; vectors (norms, biases) stay."""
-    generator = torch.Generator().manual_seed(seed)
+    """Every weight matrix with its values in random order; vectors (norms, biases) stay.
+
+    Matrices of one size are shuffled alike, so that tied weights stay the same as copies of them.
+    """
     shuffled = {}
     for name, weight in model.named_parameters():
         if weight.ndim > 1:
+            generator = torch.Generator().manual_seed(seed)
             order = torch.randperm(weight.numel(), generator=generator).to(weight.device)
             shuffled[name] = normal_tensor(weight).detach().flatten()[order].view_as(weight)
     return shuffled
