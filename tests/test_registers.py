@@ -1,10 +1,13 @@
 """Registers at test time, on a ViT in which outlier patches are planted."""
 
+from pathlib import Path
+
 import pytest
 import timm
 import torch
 from torch import nn
 
+from page_reading import blocks
 from vitascope import capture, measure
 from vitascope.errors import UserError
 from vitascope.measure.features.registers import register_neurons
@@ -110,6 +113,15 @@ def test_without_neurons_the_new_token_is_only_one_more_key(planted):
     images, _ = marked(2)
     with torch.no_grad(), with_registers(planted, ()):
         assert planted(images).shape == (2, 5)
+
+
+def test_the_example_of_the_page_runs(planted, capsys):
+    page = Path(__file__).parents[1] / "docs" / "registers.md"
+    (code,) = blocks(page, "python")
+    names = {"torch": torch, "model": planted, "images": marked()[0]}
+    exec(compile(code, page.name, "exec"), names)
+    assert names["features"].shape == (6, 17, 48)
+    assert "Neuron(block=1, index=7" in capsys.readouterr().out
 
 
 def test_what_has_no_outliers_or_no_blocks_is_refused(planted):
