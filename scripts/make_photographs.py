@@ -66,7 +66,10 @@ def measured(weights: str) -> Record:
     """The record, without the place of the weights on this machine."""
     found = vitascope.inspect(f"{NAME}@{weights}", data=squares(), measures="relevance")
     config = {**found.record.config, "subject": NAME, "name": NAME, "data": "six photographs"}
-    made = {**found.record.made, "command": f"python scripts/make_photographs.py {Path(weights).name}"}
+    made = {
+        **found.record.made,
+        "command": f"python scripts/make_photographs.py {Path(weights).name}",
+    }
     return replace(found.record, config=config, made=made)
 
 

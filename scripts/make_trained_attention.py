@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from scipy.stats import t as student
 from torch import Tensor, nn
 
 from vitascope import capture, measure
@@ -96,6 +97,13 @@ def over_images(model: nn.Module, images: list[Tensor]) -> dict[str, Any]:
         "fourier": {key: fourier[key] for key in ("units", "kind", "stage", "high")},
         "cka": {"units": cka["rows"], "similarity": np.round(cka["similarity"], 3)},
     }
+
+
+def interval(per_image: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Means over photographs, and half the width of their 95 % intervals. (L,), (L,)"""
+    values = np.asarray(per_image, float)
+    error = values.std(0, ddof=1) / np.sqrt(len(values))
+    return values.mean(0), error * student.ppf(0.975, len(values) - 1)
 
 
 def main(words: list[str]) -> None:
