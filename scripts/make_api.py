@@ -27,6 +27,7 @@ PAGES = {  # file -> what is on it, in reading order
     "measure": "measure",
     "data": "data",
     "training": "training",
+    "inspection": "inspection.attention_watch",
     "deploy": "deploy",
     "overlay": "overlay",
     "stats": "stats",

@@ -1,4 +1,4 @@
-"""The picture docs/figures/instruments/photographs.jpg: Grad-CAM on free photographs.
+"""The picture docs/figures/instruments/photographs.jpg: maps of relevance on free photographs.
 
     python scripts/make_photographs.py lite0.safetensors
 
@@ -22,10 +22,13 @@ from skimage import data
 from sklearn.datasets import load_sample_image
 
 import vitascope
+from vitascope.commands import main as main_command
+from vitascope.record import Record, load
 
 OUT = Path(__file__).parents[1] / "docs" / "figures" / "instruments"
 NAME = "tf_efficientnet_lite0"
 SIDE = 256
+WIDTH = 800  # of the picture
 
 
 def photographs() -> list[np.ndarray]:
@@ -45,22 +48,30 @@ def squares(size: int = SIDE) -> torch.Tensor:
     return torch.from_numpy(np.stack(cut)).permute(0, 3, 1, 2).contiguous()
 
 
-def main(weights: str) -> None:
-    """Measure, and draw the first figure of the page."""
+def main(words: list[str]) -> None:
+    """Measure if weights are given, and draw the maps as the page shows them."""
+    if words:
+        measured(words[0]).save(OUT / "records" / "photographs")
+    with TemporaryDirectory() as folder:
+        load(OUT / "records" / "photographs").save(Path(folder) / "relevance")
+        main_command(["report", folder, "--quiet"])
+        with opened(Path(folder) / "report.html", 1500) as tab:
+            shot = tab.locator("figure .row svg").first.screenshot()
+    drawn = Image.open(BytesIO(shot)).convert("RGB")
+    drawn.thumbnail((WIDTH, WIDTH))
+    drawn.save(OUT / "photographs.jpg", quality=70, optimize=True)
+
+
+def measured(weights: str) -> Record:
+    """The record, without the place of the weights on this machine."""
     found = vitascope.inspect(f"{NAME}@{weights}", data=squares(), measures="relevance")
     config = {**found.record.config, "subject": NAME, "name": NAME, "data": "six photographs"}
-    made = {**found.record.made, "command": f"python scripts/make_photographs.py {weights}"}
-    kept = replace(found.record, config=config, made=made)
-    kept.save(OUT / "records" / "photographs")
-    with TemporaryDirectory() as folder:
-        kept.save(Path(folder) / "relevance")
-        vitascope.commands.main(["report", folder, "--quiet"])
-        with opened(Path(folder) / "report.html", 1500) as tab:
-            shot = tab.locator("figure .row").first.screenshot()
-        drawn = Image.open(BytesIO(shot)).convert("RGB")
-    drawn.save(OUT / "photographs.jpg", quality=70, optimize=True)
-    print(found)
+    made = {
+        **found.record.made,
+        "command": f"python scripts/make_photographs.py {Path(weights).name}",
+    }
+    return replace(found.record, config=config, made=made)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

@@ -322,6 +322,12 @@ def inspection(
                 "num_images": 64,
                 "deletion": dict.fromkeys(("rollout", "grad-cam"), _CURVE),
                 "insertion": dict.fromkeys(("rollout", "grad-cam"), _CURVE),
+                "road": dict.fromkeys(("rollout", "grad-cam"), _CURVE),
+                "road_shares": [0.0, 0.9],
+                "randomised": {
+                    "rollout": {"correlation": 0.3, "error": 0.04},
+                    "grad-cam": {"correlation": 0.1, "error": None},
+                },
             },
             {
                 "map/rollout": random.random((2, 4, 4)),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         study,
         train,
     )
+    from vitascope.inspection.attention_watch import AttentionWatch
     from vitascope.layers import attention_from_convolution
     from vitascope.layers.context_broadcasting.broadcasting import broadcast
     from vitascope.models import convit_from_resnet, create_model, list_models
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = [
+    "AttentionWatch",
     "attention_from_convolution",
     "broadcast",
     "capture",
@@ -55,6 +57,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "AttentionWatch": "vitascope.inspection.attention_watch",
     "attention_from_convolution": "vitascope.layers",
     "broadcast": "vitascope.layers.context_broadcasting.broadcasting",
     "compare": "vitascope.commands.python",

@@ -35,7 +35,7 @@ from vitascope.errors import UserError
 from vitascope.explorer.compression import compress
 from vitascope.measure.attention.gates import gates_in_force
 from vitascope.measure.attention.maps import without_map
-from vitascope.measure.attribution.relevance import Explainer
+from vitascope.measure.attribution.relevance import QUICK, Explainer
 from vitascope.measure.streaming.model_structure import ModelStructure
 
 MOST_QUERIES = 1024  # patches of a layer; more cannot be pointed at
@@ -253,7 +253,7 @@ def top_answers(found: Sequence[Tensor], classes: Sequence[str]) -> list[list[An
 def explainer_of(structure: ModelStructure) -> Explainer | None:
     """Return what explains the model; None where it has no features on a grid."""
     try:
-        return Explainer(structure)
+        return Explainer(structure, QUICK)
     except UserError:
         return None
 

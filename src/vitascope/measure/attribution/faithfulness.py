@@ -10,6 +10,10 @@ places on the same image:
 
 Both are differences within an image, so their mean has a standard error over images.
 
+Because a network may react to the grey places themselves, there is a third curve, ``road``:
+deletion in which the hidden places are filled in from what surrounds them
+(:mod:`vitascope.measure.attribution.road`).
+
 Deviations: places are cells of the map's own grid, not pixels; hidden ones are 0 after
 normalisation, the mean of the images, in both curves (the paper blurs for insertion).
 
@@ -22,8 +26,10 @@ import torch
 from torch import Tensor, nn
 
 from vitascope import capture
+from vitascope.measure.attribution.road import imputed
 
 SHARES = tuple(step / 10 for step in range(11))  # of the places that are hidden or shown
+ROAD_SHARES = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)  # something must be left to fill in from
 
 
 def ranks(relevance: Tensor) -> Tensor:
@@ -59,7 +65,29 @@ def curves(
         taken = (order < round(share * count)).unsqueeze(1).to(images)  # (B, 1, h, w)
         mask = nn.functional.interpolate(taken, size=images.shape[-2:], mode="nearest")
         for changed, out in zip((images * (1 - mask), images * mask), both, strict=True):
-            logits = capture.logits_of(model(changed))
-            out.append(logits.double().softmax(1).gather(1, classes[:, None])[:, 0])
+            out.append(probability(model, changed, classes))
     deletion, insertion = (torch.stack(values, 1) for values in both)
     return deletion, insertion
+
+
+def road_curve(
+    model: nn.Module, images: Tensor, classes: Tensor, order: Tensor, noise: Tensor
+) -> Tensor:
+    """Probability of each image's class while places are hidden and filled in. (B, S)
+
+    Args:
+        model: Any classifier, in eval mode.
+        images: Normalised. (B, C, H, W)
+        classes: (B,)
+        order: Of the places, 0 first. (B, h, w)
+        noise: Standard normal numbers. (B, H, W)
+    """
+    count = order[0].numel()
+    changed = (imputed(images, order < round(share * count), noise) for share in ROAD_SHARES)
+    return torch.stack([probability(model, batch, classes) for batch in changed], 1)
+
+
+def probability(model: nn.Module, images: Tensor, classes: Tensor) -> Tensor:
+    """Probability of each image's class. (B,)"""
+    logits = capture.logits_of(model(images))
+    return logits.double().softmax(1).gather(1, classes[:, None])[:, 0]

@@ -1,18 +1,29 @@
 """Relevance: which parts of the image does the prediction depend on, and is the map faithful?
 
-Three maps per image, of the predicted class, on any model without naming layers or
+Five maps per image, of the predicted class, on any model without naming layers or
 writing reshaping functions:
 
 * ``rollout`` and ``gradient`` follow attention back to the image
   (:mod:`vitascope.measure.attribution.attention_flow`); they need attention over patches;
 * ``grad-cam`` weights feature maps by their gradient
-  (:mod:`vitascope.measure.attribution.grad_cam`); convolutional networks have it too.
+  (:mod:`vitascope.measure.attribution.grad_cam`); convolutional networks have it too;
+* ``attnlrp`` propagates relevance layer by layer to the pixels
+  (:mod:`vitascope.measure.attribution.attention_lrp`), ``integrated`` adds up gradients along a
+  path to the image (:mod:`vitascope.measure.attribution.integrated_gradients`). The pixels of a
+  place are added up; what speaks against the class is negative.
 
-Each has a faithfulness number (:mod:`vitascope.measure.attribution.faithfulness`): how much faster
-the probability of the class falls when the places are hidden in this order rather than at random,
-and how much faster it rises when they are shown, with a standard error over images.
+Each is judged twice:
 
-Shapes: n images (m of them kept with their maps), h x w places, S shares.
+* Faithfulness (:mod:`vitascope.measure.attribution.faithfulness`): how much faster the probability
+  of the class falls when the places are hidden in this order rather than at random, and how much
+  faster it rises when they are shown, with a standard error over images.
+* Randomised weights (Adebayo et al. 2018, https://arxiv.org/abs/1810.03292): a map that stays the
+  same when the weights of the network are destroyed shows the image and not the network. The rank
+  correlation of both maps of an image should be near 0. The values of every weight matrix are
+  shuffled (the paper draws new ones), and the class stays that of the true network.
+
+Shapes: n images (m of them kept with their maps, k with randomised weights), h x w places, S
+shares.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +34,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from vitascope import capture
@@ -33,17 +45,27 @@ from vitascope.measure.attribution.attention_flow import (
     mean_over_heads,
     on_grid,
 )
-from vitascope.measure.attribution.faithfulness import SHARES, curves, ranks
-from vitascope.measure.attribution.grad_cam import grad_cam, last_used
-from vitascope.measure.curvature.objective import differentiable_output
+from vitascope.measure.attribution.attention_lrp import attention_lrp
+from vitascope.measure.attribution.faithfulness import (
+    ROAD_SHARES,
+    SHARES,
+    curves,
+    ranks,
+    road_curve,
+)
+from vitascope.measure.attribution.grad_cam import FEWEST, grad_cam, last_used
+from vitascope.measure.attribution.integrated_gradients import integrated_gradients
+from vitascope.measure.curvature.objective import differentiable_output, run_with
 from vitascope.measure.result import InstrumentResult
 from vitascope.measure.robustness.changed_images import drawn
-from vitascope.measure.streaming.batches import first_images, images_in
+from vitascope.measure.streaming.batches import first_images, images_in, normal_tensor
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.settings import checked
 
-METHODS = ("rollout", "gradient", "grad-cam")
-CURVES = ("deletion", "insertion")
+QUICK = ("rollout", "gradient", "grad-cam")  # one backward pass for all of them
+METHODS = (*QUICK, "attnlrp", "integrated")
+CURVES = ("deletion", "insertion", "road")
+CHECKED = 32  # images on which maps are compared with those of randomised weights
 PICTURE = 96  # pixels a side of the small images that are kept next to the maps
 
 
@@ -59,6 +81,10 @@ class Relevance(InstrumentResult, kind="relevance"):
     insertion: Mapping[str, np.ndarray]
     random_deletion: Mapping[str, np.ndarray]  # in random order of the same places
     random_insertion: Mapping[str, np.ndarray]
+    road: Mapping[str, np.ndarray]  # deletion with imputation
+    random_road: Mapping[str, np.ndarray]
+    road_shares: tuple[float, ...] = ROAD_SHARES
+    randomised: Mapping[str, np.ndarray]  # rank correlation with the map of shuffled weights. (k,)
     classes: tuple[int, ...]  # predicted. (n,)
     num_images: int
     seed: int = 0
@@ -66,7 +92,8 @@ class Relevance(InstrumentResult, kind="relevance"):
 
     def areas(self, curve: str, method: str) -> np.ndarray:
         """Areas below the curves ``deletion``, ``random_deletion``, ... of each image. (n,)"""
-        return np.asarray(np.trapezoid(getattr(self, curve)[method], self.shares, axis=1))
+        shares = self.road_shares if curve.endswith("road") else self.shares
+        return np.asarray(np.trapezoid(getattr(self, curve)[method], shares, axis=1))
 
     def gains(self, curve: str, method: str) -> np.ndarray:
         """By how much each image's curve is better than in random order. (n,)"""
@@ -74,7 +101,7 @@ class Relevance(InstrumentResult, kind="relevance"):
         return difference if curve == "insertion" else -difference
 
     def summary(self) -> dict[str, Any]:
-        """Return the mean curves, their areas, and the gains with their standard errors."""
+        """Return mean curves, areas, gains and correlations with their standard errors."""
         by_curve = {
             curve: {
                 method: {
@@ -89,13 +116,18 @@ class Relevance(InstrumentResult, kind="relevance"):
             }
             for curve in CURVES
         }
-        return {"methods": list(self.maps), **by_curve}
+        randomised = {
+            method: {"correlation": values.mean(), "error": _standard_error(values)}
+            for method, values in self.randomised.items()
+        }
+        return {"methods": list(self.maps), **by_curve, "randomised": randomised}
 
     def record_arrays(self) -> dict[str, np.ndarray]:
         """Return maps and pictures, and the gains of each image."""
         arrays = {f"map/{method}": values for method, values in self.maps.items()}
         gains = {f"{c}_gain/{m}": self.gains(c, m) for c in CURVES for m in self.maps}
-        return {**arrays, "pictures": self.pictures, **gains}
+        same = {f"randomised/{method}": values for method, values in self.randomised.items()}
+        return {**arrays, "pictures": self.pictures, **gains, **same}
 
 
 def _standard_error(values: np.ndarray) -> float | None:
@@ -128,9 +160,12 @@ class Explainer:
         self.left_out = {m: why for m in methods if (why := self._why_not(structure, m))}
         self.methods = [method for method in methods if method not in self.left_out]
         self.layer: capture.ImageOutput | None = None
+        cells = [output.layout.grid for output in self.outputs]
+        fine = [grid for grid in cells if grid[0] * grid[1] >= FEWEST]
+        self.grid = fine[-1] if fine else max(cells, key=lambda grid: grid[0] * grid[1])
 
     def _why_not(self, structure: ModelStructure, method: str) -> str | None:
-        if method == "grad-cam":
+        if method not in ("rollout", "gradient"):
             return None
         if structure.untraced:
             name, why = next(iter(structure.untraced.items()))
@@ -139,36 +174,68 @@ class Explainer:
             return f"{structure.kind} has no attention over tokens"
         return None
 
-    def __call__(self, images: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """Maps of each image by method (B, h, w), and the predicted class they explain (B,)."""
-        classes: list[Tensor] = []
+    def __call__(
+        self,
+        images: Tensor,
+        classes: Tensor | None = None,
+        weights: Mapping[str, Tensor] | None = None,
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """Maps of each image by method (B, h, w), and the class they explain (B,).
+
+        Args:
+            images: (B, C, height, width)
+            classes: To explain; those that are predicted when left out. (B,)
+            weights: In place of the model's own, by name.
+        """
+        explained = [] if classes is None else [classes]
 
         def score(output: Any) -> Tensor:
             logits = capture.logits_of(output)
             if logits.ndim != 2:
                 raise UserError(f"relevance needs logits (B, classes), got {tuple(logits.shape)}")
-            classes.append(logits.detach().argmax(1))
-            return logits.gather(1, classes[0][:, None])[:, 0]
+            if not explained:
+                explained.append(logits.detach().argmax(1))
+            return logits.gather(1, explained[0][:, None])[:, 0]
 
-        attending = set(self.methods) - {"grad-cam"}
+        fixed = self._fixed_weights() | dict(weights or {})
+
+        def run(model: nn.Module, images: Tensor) -> Any:
+            return run_with(model, fixed, images)
+
+        attending = set(self.methods) & {"rollout", "gradient"}
         gradients = capture.gradients(
             self.model,
             images,
             score,
             layers=list(self.coordinates) if attending else (),
             outputs=[output.name for output in self.outputs],
-            run=differentiable_output,
+            run=differentiable_output if weights is None else run,
         )
+
+        def pixels(images: Tensor) -> Tensor:
+            return score(run(self.model, images))
+
         maps = {}
         for method in list(self.methods):
             try:
-                maps[method] = self._map(method, gradients).detach()
+                if method in _OF_PIXELS:
+                    with capture.evaluating(self.model):
+                        found = _OF_PIXELS[method](pixels, images).sum(1, keepdim=True)
+                    maps[method] = nn.functional.adaptive_avg_pool2d(found, self.grid)[:, 0]
+                else:
+                    maps[method] = self._map(method, gradients).detach()
             except UserError as error:
-                self.left_out[method] = str(error)
-                self.methods.remove(method)
-        if not maps:
+                if weights is None:
+                    self.left_out[method] = str(error)
+                    self.methods.remove(method)
+        if not maps and weights is None:
             raise UserError(next(iter(self.left_out.values())))
-        return maps, classes[0]
+        return maps, explained[0]
+
+    def _fixed_weights(self) -> dict[str, Tensor]:
+        """Weights and buffers that need no gradient, so that a graph depends on images alone."""
+        tensors = (*self.model.named_parameters(), *self.model.named_buffers())
+        return {name: normal_tensor(tensor).detach() for name, tensor in tensors}
 
     def _map(self, method: str, gradients: capture.Gradients) -> Tensor:
         if method == "grad-cam":
@@ -214,6 +281,35 @@ class Explainer:
         raise UserError("the answer does not depend on what the layers put out")
 
 
+_OF_PIXELS = {"attnlrp": attention_lrp, "integrated": integrated_gradients}
+
+
+def shuffled_weights(model: nn.Module, seed: int) -> dict[str, Tensor]:
+    """Every weight matrix with its values in random order; vectors (norms, biases) stay.
+
+    Matrices of one size are shuffled alike, so that tied weights stay the same as copies of them.
+    """
+    shuffled = {}
+    for name, weight in model.named_parameters():
+        if weight.ndim > 1:
+            generator = torch.Generator().manual_seed(seed)
+            order = torch.randperm(weight.numel(), generator=generator).to(weight.device)
+            shuffled[name] = normal_tensor(weight).detach().flatten()[order].view_as(weight)
+    return shuffled
+
+
+def rank_correlation(first: Tensor, second: Tensor) -> np.ndarray:
+    """Spearman's correlation of two maps of each image; 0 for a map without order. (B,)
+
+    >>> rank_correlation(torch.tensor([[[1.0, 2.0, 9.0]]]), torch.tensor([[[3.0, 4.0, 5.0]]]))
+    array([1.])
+    """
+    both = [rankdata(part.flatten(1).cpu().numpy(), axis=1) for part in (first, second)]
+    one, other = (part - part.mean(1, keepdims=True) for part in both)
+    size = np.sqrt((one**2).sum(1) * (other**2).sum(1))
+    return np.asarray((one * other).sum(1) / np.where(size > 0, size, 1.0))
+
+
 @checked
 def relevance(
     model: nn.Module,
@@ -241,6 +337,8 @@ def relevance(
     length = length_hint(batches, 0)
     images, batches = first_images(batches, model)
     explain = Explainer(ModelStructure(model, images, **layout), methods)
+    shuffled = shuffled_weights(model, seed)
+    randomised: dict[str, list[np.ndarray]] = {}
     maps: dict[str, list[Tensor]] = {}
     curves_of: dict[str, dict[str, list[Tensor]]] = {
         f"{order}{curve}": {} for order in ("", "random_") for curve in CURVES
@@ -251,21 +349,28 @@ def relevance(
     for number, batch in enumerate(images_in(batches, model)):
         on_step("relevance", max(length - number, 1))
         made, answers = explain(batch)
-        grids: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
+        rows = range(done, done + len(batch))
+        noise = drawn(seed, rows, partial(_noise, tuple(batch.shape[2:])))
+        if done < CHECKED:
+            few = batch[: CHECKED - done]
+            others, _ = explain(few, answers[: len(few)], shuffled)
+            for method, values in others.items():
+                same = rank_correlation(made[method][: len(few)], values)
+                randomised.setdefault(method, []).append(same)
+        grids: dict[tuple[int, ...], tuple[Tensor, ...]] = {}
         for method, values in made.items():
             grid = tuple(values.shape[1:])
             with capture.evaluating(model):
                 if grid not in grids:
-                    rows = range(done, done + len(batch))
                     order = drawn(seed, rows, partial(_shuffled, grid))
                     order = order.to(batch.device).unflatten(1, grid)
-                    grids[grid] = curves(model, batch, answers, order)
-                pair = curves(model, batch, answers, ranks(values))
-            for curve, mine, other in zip(CURVES, pair, grids[grid], strict=True):
+                    grids[grid] = _all_curves(model, batch, answers, order, noise)
+                mine_all = _all_curves(model, batch, answers, ranks(values), noise)
+            for curve, mine, other in zip(CURVES, mine_all, grids[grid], strict=True):
                 curves_of[curve].setdefault(method, []).append(mine.cpu())
                 curves_of[f"random_{curve}"].setdefault(method, []).append(other.cpu())
             if done < num_kept:
-                first = values[: num_kept - done]
+                first = values[: num_kept - done].clamp(min=0)
                 top = first.flatten(1).amax(1).clamp(min=1e-30)[:, None, None]
                 maps.setdefault(method, []).append((first / top).cpu())
         if done < num_kept:
@@ -285,8 +390,22 @@ def relevance(
         num_images=done,
         seed=seed,
         left_out=explain.left_out,
+        randomised={method: np.concatenate(parts) for method, parts in randomised.items()},
         **whole,  # type: ignore[arg-type]
     )
+
+
+def _all_curves(
+    model: nn.Module, images: Tensor, classes: Tensor, order: Tensor, noise: Tensor
+) -> tuple[Tensor, ...]:
+    """The curves of :data:`CURVES`. (B, S) each"""
+    hidden = curves(model, images, classes, order)
+    return (*hidden, road_curve(model, images, classes, order, noise))
+
+
+def _noise(size: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Standard normal numbers for the pixels of an image."""
+    return rng.standard_normal(size)
 
 
 def _shuffled(grid: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
