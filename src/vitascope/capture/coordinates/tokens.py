@@ -21,7 +21,7 @@ from vitascope.capture.attention.tokens import (
     tokens_of,
 )
 from vitascope.capture.coordinates.layout import without_modes
-from vitascope.capture.coordinates.operators import distinct, fills_a_grid, spacing
+from vitascope.capture.coordinates.operators import any_placed, distinct, fills_a_grid, spacing
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 from vitascope.capture.structure.features import evaluating, tensor_in
 from vitascope.capture.threads import only_this_thread
@@ -201,7 +201,7 @@ class inherit_coordinates:
             return
         planes = self.tracer.of(after)
         with without_modes():
-            if planes is None or not (bool(planes[0].any()) or bool(planes[3].any())):
+            if not any_placed(planes):
                 self.tracer.put(after, self.tracer.of(before))
 
     def __enter__(self) -> None:
