@@ -140,6 +140,7 @@ class _Recorder(TorchFunctionMode):
         return only_this_thread(hook)
 
     def _report(self, event: Event) -> None:
+        event.images = self.images
         self.counts[event.name] = count = self.counts.get(event.name, 0) + 1
         if count > 1:
             event.name = f"{event.name}@{count}"
@@ -157,7 +158,8 @@ class _Recorder(TorchFunctionMode):
             return out
         frame = self.stack[-1]
         if func is F.scaled_dot_product_attention:
-            self._report(of_kernel(frame.name, _axes(frame, out.shape[:-2]), args, kwargs, out))
+            axes = _axes(frame, out.shape[:-2])
+            self._report(of_kernel(frame.name, axes, frame.images, args, kwargs, out))
         elif func in _SOFTMAX:
             dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
             if out.ndim >= 3 and dim in (-1, out.ndim - 1):
