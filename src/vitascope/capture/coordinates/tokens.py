@@ -62,6 +62,14 @@ class TokenCoordinates:
         asked = bool((~self.key.isnan()).any())
         return asked and len(self.query) == 1 and bool(self.query.isnan().all())
 
+    def same_places(self, other: "TokenCoordinates") -> bool:
+        """Return whether the queries and keys of another layer have these coordinates."""
+        return all(
+            mine.shape == theirs.shape
+            and torch.equal(mine.nan_to_num(-1e9), theirs.nan_to_num(-1e9))
+            for mine, theirs in ((self.query, other.query), (self.key, other.key))
+        )
+
     @property
     def step(self) -> tuple[float, float]:
         """Size of a patch, down and across, in pixels, on the finer grid of queries and keys.

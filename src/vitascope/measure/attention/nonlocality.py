@@ -99,6 +99,7 @@ class _Distances:
         self.keys = placed.any(1)[:, None, None]  # (W, 1, 1, S)
         self.queries = placed.any(2)[:, None]  # (W, 1, T)
         self.all_placed = bool(placed.all())
+        self.uniform = float(distances.nanmean())
 
     def __call__(self, weights: Tensor) -> Tensor:
         """Mean distance of a batch of maps. (B, H)"""
@@ -122,6 +123,21 @@ def distances_of(coordinates: capture.TokenCoordinates) -> Tensor:
     step = torch.tensor(coordinates.step, dtype=torch.float64)
     query, key = coordinates.query.double() / step, coordinates.key.double() / step
     return (query.unsqueeze(2) - key.unsqueeze(1)).pow(2).sum(-1).sqrt()
+
+
+def _distances_of_layers(
+    layers: Mapping[str, capture.TokenCoordinates],
+) -> dict[str, _Distances]:
+    """Distances by layer, kept once for layers that have the same tokens."""
+    different: list[tuple[capture.TokenCoordinates, _Distances]] = []
+    distances = {}
+    for name, tokens in layers.items():
+        known = next((d for other, d in different if tokens.same_places(other)), None)
+        if known is None:
+            known = _Distances(distances_of(tokens))
+            different.append((tokens, known))
+        distances[name] = known
+    return distances
 
 
 def without_patches(structure: ModelStructure) -> dict[str, str]:
@@ -148,9 +164,7 @@ class StreamingNonlocality(StreamingInstrument, name="nonlocality"):
         unable = without_patches(structure)
         self.coordinates, self.left_out = structure.chosen_layers(layers, unable, "nonlocality")
         self.maps = dict.fromkeys(self.coordinates, ("mixed",))
-        distances = {name: distances_of(tokens) for name, tokens in self.coordinates.items()}
-        self.uniform = {name: float(each.nanmean()) for name, each in distances.items()}
-        self.distances = {name: _Distances(each) for name, each in distances.items()}
+        self.distances = _distances_of_layers(self.coordinates)
         self.sums: dict[str, Any] = dict.fromkeys(self.coordinates, 0.0)
 
     def add_map(self, layer: str, part: str, weights: Tensor) -> None:
@@ -163,7 +177,7 @@ class StreamingNonlocality(StreamingInstrument, name="nonlocality"):
             {name: (value / num_images).numpy() for name, value in self.sums.items()},
             {name: tokens.grid for name, tokens in self.coordinates.items()},
             {name: tokens.step for name, tokens in self.coordinates.items()},
-            self.uniform,
+            {name: distances.uniform for name, distances in self.distances.items()},
             num_images,
             self.left_out,
         )
