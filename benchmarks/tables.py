@@ -59,7 +59,7 @@ def bench_tables(record: Record) -> Iterator[Table]:
     for kind, (title, corner, columns, cells) in _KINDS.items():
         if kind == "memory" and "peer" in record.config:
             columns = (columns[0], str(record.config["peer"]), columns[2])
-        if kind == "memory" and record.kind == "bench-capture":  # of whole passes, not of a layer
+        if kind == "memory" and record.kind in ("bench-capture", "bench-inspect"):  # whole passes
             corner, columns = "Work", ("Ours", *columns[1:])
         if record.values.get(kind):
             yield Table(

@@ -254,7 +254,9 @@ def _multihead(
     return event
 
 
-def _given_for(images: slice, module: nn.MultiheadAttention, given: dict[str, Any]) -> dict[str, Any]:
+def _given_for(
+    images: slice, module: nn.MultiheadAttention, given: dict[str, Any]
+) -> dict[str, Any]:
     """The arguments of an ``nn.MultiheadAttention`` for some of the images."""
     some = dict(given)
     for side in ("query", "key", "value"):
@@ -308,7 +310,8 @@ def of_kernel(
 def _kernel_for(event: Event, rows: int, rest: dict[str, Any]) -> Callable[[slice], Event]:
     """Make the event of a kernel for some images, ``rows`` of its first axis each."""
     query, key, mask = event.query, event.key, rest.get("attn_mask")
-    assert query is not None and key is not None
+    assert query is not None
+    assert key is not None
     each = mask is not None and mask.ndim == query.ndim and len(mask) == len(query)  # of its own
     memory: list[Tensor] = []
 

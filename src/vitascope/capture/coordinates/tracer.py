@@ -263,7 +263,10 @@ class CoordinateTracer(TorchDispatchMode):
             else:
                 moved.append(_tensors(func(replaced, *rest, **kwargs)))
         for tensor, moved_planes in zip(_tensors(out), zip(*moved, strict=True), strict=True):
-            planes = [*map(held_once, moved_planes), *[empty_plane(tensor.shape)] * (6 - len(moved_planes))]
+            planes = [
+                *map(held_once, moved_planes),
+                *[empty_plane(tensor.shape)] * (6 - len(moved_planes)),
+            ]
             self.put(tensor, unit(planes) if name in _MIXES or name in _MAXIMA else planes)
 
 

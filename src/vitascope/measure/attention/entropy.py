@@ -60,9 +60,7 @@ def row_entropy(weights: Tensor) -> Tensor:
     1.0
     """
     tiny = torch.finfo(weights.dtype).tiny  # 0 log 0 = 0
-    rows = [
-        part.clamp(min=tiny).log_().mul_(part).sum(-1).double() for part in row_blocks(weights)
-    ]
+    rows = [part.clamp(min=tiny).log_().mul_(part).sum(-1).double() for part in row_blocks(weights)]
     return -torch.cat(rows, -1).mean(-1)
 
 
