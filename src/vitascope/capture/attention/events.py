@@ -59,7 +59,8 @@ class Event:
     map_gradient: Callable[[Tensor], Tensor] | None = None  # from the gradient at the source
     images: int = 1  # of the batch
     numel: int = 0  # elements of the map
-    some: Callable[[slice], "Event"] | None = None  # the same for some of the images
+    length: int = 0  # of its first axis, image by image
+    some: Callable[[slice], "Event"] | None = None  # the same for a part of that axis
 
     def weights(self) -> Tensor:
         """The map. (B * windows, H, T, S), image by image"""
@@ -85,12 +86,12 @@ class Event:
         Memory is used again: a map is valid until the next event is taken. An event that cannot be
         divided comes whole.
         """
-        if self.some is None or self.images == 1 or self.numel <= max_elements:
+        if self.some is None or self.length % self.images or self.numel <= max_elements:
             yield self
             return
-        count = max(1, max_elements * self.images // self.numel)
-        for first in range(0, self.images, count):
-            yield self.some(slice(first, min(first + count, self.images)))
+        step = self.length // self.images * max(1, max_elements * self.images // self.numel)
+        for first in range(0, self.length, step):
+            yield self.some(slice(first, min(first + step, self.length)))
 
 
 @dataclass
@@ -159,8 +160,9 @@ def of_opaque(
         event = Event(name, (lambda: parts().mixed) if gated else parts, None, tokens, tokens)
         if args:
             event.numel = (stated_heads(module) or 1) * tokens[..., 0].numel() * tokens.shape[-2]
-            event.some = lambda images: _required(
-                of_opaque(name, module, (tokens[images], *args[1:]), kwargs)
+            event.length = len(tokens)
+            event.some = lambda part: _required(
+                of_opaque(name, module, (tokens[part], *args[1:]), kwargs)
             )
         if not gated:
             return event
@@ -247,22 +249,23 @@ def _multihead(
     mask = given.get("attn_mask")
     if query.ndim == 3 and (mask is None or mask.ndim == 2):  # of every image
         event.numel = module.num_heads * query_tokens[..., 0].numel() * key_tokens.shape[1]
-        event.some = lambda images: _multihead(name, module, _given_for(images, module, given))
+        event.length = len(query_tokens)
+        event.some = lambda part: _multihead(name, module, _part_of_given(part, module, given))
     out = output[0] if isinstance(output, tuple) else None
     if isinstance(out, Tensor) and out.requires_grad and out.ndim == 3:
         _with_gradient(event, module, given["value"], out)
     return event
 
 
-def _given_for(
-    images: slice, module: nn.MultiheadAttention, given: dict[str, Any]
+def _part_of_given(
+    part: slice, module: nn.MultiheadAttention, given: dict[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of an ``nn.MultiheadAttention`` for some of the images."""
+    """The arguments of an ``nn.MultiheadAttention`` for a part of the batch."""
     some = dict(given)
     for side in ("query", "key", "value"):
-        some[side] = given[side][images] if module.batch_first else given[side][:, images]
+        some[side] = given[side][part] if module.batch_first else given[side][:, part]
     if given.get("key_padding_mask") is not None:
-        some["key_padding_mask"] = given["key_padding_mask"][images]
+        some["key_padding_mask"] = given["key_padding_mask"][part]
     return some
 
 
@@ -285,20 +288,19 @@ def _with_gradient(event: Event, module: nn.MultiheadAttention, value: Tensor, o
 def of_kernel(
     name: str,
     axes: Callable[[], Axes | None],
-    images: int,
     args: Any,
     kwargs: dict[str, Any],
     output: Tensor,
 ) -> Event:
-    """The event of a call of ``scaled_dot_product_attention`` on a batch of images."""
+    """The event of a call of ``scaled_dot_product_attention``."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     query, key = given["query"], given["key"]
     rest = {k: v for k, v in given.items() if k not in ("query", "key", "value", "dropout_p")}
     event = Event(name, lambda: attention_weights(query, key, **rest), axes, query, key)
-    if query.ndim > 2 and len(query) == len(key) and len(query) % images == 0:
-        event.numel = query[..., 0].numel() * key.shape[-2]
-        event.some = _kernel_for(event, len(query) // images, rest)
+    if query.ndim > 2 and len(query) == len(key):
+        event.numel, event.length = query[..., 0].numel() * key.shape[-2], len(query)
+        event.some = _part_of_kernel(event, rest)
     if output.requires_grad:
         value = given["value"].detach()
         if given.get("enable_gqa"):
@@ -307,16 +309,15 @@ def of_kernel(
     return event
 
 
-def _kernel_for(event: Event, rows: int, rest: dict[str, Any]) -> Callable[[slice], Event]:
-    """Make the event of a kernel for some images, ``rows`` of its first axis each."""
+def _part_of_kernel(event: Event, rest: dict[str, Any]) -> Callable[[slice], Event]:
+    """Make the event of a kernel for a part of its first axis."""
     query, key, mask = event.query, event.key, rest.get("attn_mask")
     assert query is not None
     assert key is not None
     each = mask is not None and mask.ndim == query.ndim and len(mask) == len(query)  # of its own
     memory: list[Tensor] = []
 
-    def some(images: slice) -> Event:
-        part = slice(images.start * rows, images.stop * rows)
+    def some(part: slice) -> Event:
         own = {**rest, "attn_mask": mask[part]} if each and mask is not None else rest
 
         def weights() -> Tensor:
@@ -345,9 +346,8 @@ def of_product(
             weights, transposed = used
             event = Event(frame.name, partial(_same, weights), axes, scores=soft)
             _split(event, frame, weights)
-            if len(weights) % frame.images == 0:
-                event.numel = weights.numel()
-                event.some = partial(_product_for, event, len(weights) // frame.images)
+            event.numel, event.length = weights.numel(), len(weights)
+            event.some = partial(_part_of_product, event)
             if operand.requires_grad:
                 event.source = soft if weights is soft else operand
                 event.map_gradient = partial(_as_map, soft.shape, transposed)
@@ -415,9 +415,8 @@ def _split(event: Event, frame: Frame, mixed: Tensor) -> None:
             return
 
 
-def _product_for(event: Event, rows: int, images: slice) -> Event:
-    """The event of a product for some images, ``rows`` of its first axis each."""
-    part = slice(images.start * rows, images.stop * rows)
+def _part_of_product(event: Event, part: slice) -> Event:
+    """The event of a product for a part of its first axis."""
     maps = (event.own_weights, event.content, event.position)
     own, content, position = (get and partial(_same, get()[part]) for get in maps)
     assert own is not None

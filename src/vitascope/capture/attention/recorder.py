@@ -158,8 +158,7 @@ class _Recorder(TorchFunctionMode):
             return out
         frame = self.stack[-1]
         if func is F.scaled_dot_product_attention:
-            axes = _axes(frame, out.shape[:-2])
-            self._report(of_kernel(frame.name, axes, frame.images, args, kwargs, out))
+            self._report(of_kernel(frame.name, _axes(frame, out.shape[:-2]), args, kwargs, out))
         elif func in _SOFTMAX:
             dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
             if out.ndim >= 3 and dim in (-1, out.ndim - 1):
