@@ -65,6 +65,11 @@ def run(options: Compare) -> Result:
         return _pretrained(options)
     if options.probe_only:
         raise UserError("--probe-only is for --pretrained; give that too")
+    if options.budget is not None:  # before torch is loaded
+        from vitascope.comparison.budget import require_seeds, seconds_from
+
+        seconds_from(options.budget)
+        require_seeds(options.seeds)
     if options.print_commands:
         if options.until or options.budget:
             given = "--until decided" if options.until else "--budget"
