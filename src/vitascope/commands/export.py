@@ -9,7 +9,6 @@ from tyro.conf import Positional, arg
 from vitascope import option_types
 from vitascope.commands.result import Result
 from vitascope.errors import UserError
-from vitascope.training.run_folder.run import finished_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +45,8 @@ class Export:
 def run(options: Export) -> Result:
     """Write the file, or the folder for the hub."""
     if options.run.is_dir():
+        from vitascope.training.run_folder.run import finished_folder
+
         finished_folder(options.run)  # before torch is loaded
     if options.to == "hub":
         return _hub(options)

@@ -10,7 +10,6 @@ from vitascope.hub_access import check_weights_can_be_had
 from vitascope.inspection.options import InspectOptions
 from vitascope.progress import Progress
 from vitascope.threads import use_threads
-from vitascope.training.run_folder.run import finished_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -65,6 +64,8 @@ def run(options: Inspect, model: "nn.Module | None" = None) -> Result:
     if options.pretrained:
         check_weights_can_be_had([options.model])
     if model is None and Path(options.model).is_dir():
+        from vitascope.training.run_folder.run import finished_folder
+
         finished_folder(options.model)  # before torch is loaded
     use_threads(options.threads)
     from vitascope.inspection.inspect import inspect_subject, list_units

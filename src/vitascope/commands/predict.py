@@ -12,7 +12,6 @@ from vitascope.errors import UserError
 from vitascope.progress import Progress
 from vitascope.settings import Count
 from vitascope.threads import use_threads
-from vitascope.training.run_folder.run import finished_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +49,8 @@ class Predict:
 def run(options: Predict) -> Result:
     """Classify the files; those that cannot be read are named and left out."""
     if options.run.is_dir():
+        from vitascope.training.run_folder.run import finished_folder
+
         finished_folder(options.run)  # before torch is loaded
     use_threads(options.threads)
     from vitascope.deploy.prediction import (

@@ -15,7 +15,6 @@ from vitascope.commands.result import Result
 from vitascope.errors import UserError
 from vitascope.runs.options import EngineOptions
 from vitascope.settings import Seed
-from vitascope.training.run_folder.run import refuse_used
 
 if TYPE_CHECKING:
     from vitascope.training import Run
@@ -134,6 +133,8 @@ def run(options: Train) -> Result | None:
 
         check_weights_can_be_had([str(options.model)])
     if os.environ.get("RANK", "0") == "0":  # of torchrun's processes, the one that makes the folder
+        from vitascope.training.run_folder.run import refuse_used
+
         refuse_used(options.out, options.resume)  # before torch is loaded
     if options.engine == "slurm":
         return _on_cluster(options)
