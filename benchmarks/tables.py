@@ -51,6 +51,18 @@ _KINDS: dict[str, tuple[str, str, tuple[str, ...], Callable[..., list[str]]]] = 
         ],
     ),
 }
+_KINDS["points"] = (
+    "Cost by size",
+    "What grows",
+    ("Work", "Model", "Size", "Seconds", "Memory"),
+    lambda work, model, size, seconds, held: [
+        work,
+        model,
+        f"{size:g}",
+        f"{seconds:.3g}",
+        f"{held / 1e6:.1f} MB",
+    ],
+)
 _KINDS["cost"] = ("Cost in plain forward passes", "Work", *_KINDS["speed"][2:])
 
 

@@ -7,6 +7,7 @@ import torch
 
 from benchmarks.__main__ import main as benchmark
 from benchmarks.capture import time_capture
+from benchmarks.growth import growth_figure, time_growth
 from benchmarks.hessian import by_magnitude, time_hessian, worst_error
 from benchmarks.inspect import time_inspect
 from benchmarks.machine_share import machine_shares, training_flops
@@ -106,6 +107,18 @@ def test_instruments_alone_and_together_are_timed_next_to_a_plain_pass():
     assert len(rows) == 8
     ((_, instruments, plain),) = result.memory
     assert instruments > plain > 0
+
+
+def test_the_cost_of_every_model_is_measured_against_what_grows():
+    result = time_growth(images=(4,), grids=(2, 4), depths=(1,), rounds=1)
+    record = result.to_record()
+    assert len(record.values["points"]) == 4 * 2 * 3  # sizes, works, models
+    assert all(seconds > 0 < held for *_, seconds, held in record.values["points"])
+    (table,) = bench_tables(record)
+    assert len(table.rows) == 24
+    figure = growth_figure(record, "training")
+    assert [panel.y_label for panel in figure.panels] == ["seconds"] * 3 + ["memory (MB)"] * 3
+    assert {line.label for line in figure.panels[1].series} == {"ConViT", "ViT", "timm's ConViT"}
 
 
 @pytest.mark.slow
