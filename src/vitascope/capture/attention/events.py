@@ -300,7 +300,7 @@ def of_kernel(
     event = Event(name, lambda: attention_weights(query, key, **rest), axes, query, key)
     if query.ndim > 2 and len(query) == len(key):
         event.numel, event.length = query[..., 0].numel() * key.shape[-2], len(query)
-        event.some = _part_of_kernel(event, rest)
+        event.some = _part_of_kernel(name, axes, query, key, rest)
     if output.requires_grad:
         value = given["value"].detach()
         if given.get("enable_gqa"):
@@ -309,11 +309,18 @@ def of_kernel(
     return event
 
 
-def _part_of_kernel(event: Event, rest: dict[str, Any]) -> Callable[[slice], Event]:
-    """Make the event of a kernel for a part of its first axis."""
-    query, key, mask = event.query, event.key, rest.get("attn_mask")
-    assert query is not None
-    assert key is not None
+def _part_of_kernel(
+    name: str,
+    axes: Callable[[], Axes | None],
+    query: Tensor,
+    key: Tensor,
+    rest: dict[str, Any],
+) -> Callable[[slice], Event]:
+    """Make the event of a kernel for a part of its first axis.
+
+    It must not hold the event of the whole: memory would be freed by the garbage collector alone.
+    """
+    mask = rest.get("attn_mask")
     each = mask is not None and mask.ndim == query.ndim and len(mask) == len(query)  # of its own
     memory: list[Tensor] = []
 
@@ -328,7 +335,7 @@ def _part_of_kernel(event: Event, rest: dict[str, Any]) -> Callable[[slice], Eve
                 memory.append(query.new_empty(shape))
             return attention_weights(query[part], key[part], **own, out=memory[0][: shape[0]])
 
-        return Event(event.name, weights, event.axes, query[part], key[part])
+        return Event(name, weights, axes, query[part], key[part])
 
     return some
 
@@ -347,7 +354,8 @@ def of_product(
             event = Event(frame.name, partial(_same, weights), axes, scores=soft)
             _split(event, frame, weights)
             event.numel, event.length = weights.numel(), len(weights)
-            event.some = partial(_part_of_product, event)
+            maps = (event.own_weights, event.content, event.position)
+            event.some = partial(_part_of_product, frame.name, axes, maps)
             if operand.requires_grad:
                 event.source = soft if weights is soft else operand
                 event.map_gradient = partial(_as_map, soft.shape, transposed)
@@ -415,12 +423,16 @@ def _split(event: Event, frame: Frame, mixed: Tensor) -> None:
             return
 
 
-def _part_of_product(event: Event, part: slice) -> Event:
-    """The event of a product for a part of its first axis."""
-    maps = (event.own_weights, event.content, event.position)
+def _part_of_product(
+    name: str,
+    axes: Callable[[], Axes | None],
+    maps: tuple[Callable[[], Tensor] | None, ...],
+    part: slice,
+) -> Event:
+    """The event of a product for a part of its first axis, from its maps as of an event."""
     own, content, position = (get and partial(_same, get()[part]) for get in maps)
     assert own is not None
-    return Event(event.name, own, event.axes, content=content, position=position)
+    return Event(name, own, axes, content=content, position=position)
 
 
 def _same(tensor: Tensor) -> Tensor:
