@@ -101,7 +101,6 @@ def _with_page(
     options: Compare, records: Mapping[str, "Record"], text: str, keys: Sequence[str]
 ) -> Result:
     """The result of a comparison, whose record is the first; page and figures are written."""
-    from vitascope.report.exports import write_figures
     from vitascope.report.page import write_folder_page
 
     page = write_folder_page(options.out)
@@ -111,6 +110,8 @@ def _with_page(
     run = None if advice.get("run") is None else Path(advice["run"])
     result = replace(result, best=advice["model"], run=run)
     if options.figures:
+        from vitascope.report.exports import write_figures  # and matplotlib
+
         write_figures(result.report(), options.out, (*FORMATS, "pdf"))
     return replace(result, values={**values, "report": str(page)})
 
