@@ -104,7 +104,7 @@ demo: $(INSTALLED)
 	$(BIN)/vitascope compare --data digits --epochs 20 --rates vit_micro=4e-3 --out demo
 
 bench: $(READY)
-	for subject in capture corruptions gpsa hessian inspect neighborhood training; do \
+	for subject in capture corruptions gpsa growth hessian inspect neighborhood training; do \
 		$(BIN)/python -m benchmarks $$subject || exit 1; done
 
 # Every table and figure of the papers that fits two cores; about an hour.

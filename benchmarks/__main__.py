@@ -19,7 +19,7 @@ from vitascope.table import as_text
 from vitascope.threads import use_threads
 
 SUBJECTS = (
-    *("capture", "corruptions", "gpsa", "hessian", "inspect", "neighborhood", "reading"),
+    *("capture", "corruptions", "gpsa", "growth", "hessian", "inspect", "neighborhood", "reading"),
     "training",
 )
 RECORDS = Path(__file__).parent / "records"
@@ -33,8 +33,11 @@ def main(arguments: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("subject", choices=SUBJECTS)
-    parser.add_argument("--models", nargs="+", help="gpsa: our ConViTs to time at 224 px")
-    parser.add_argument("--grids", nargs="+", type=int, help="gpsa, neighborhood: patches per side")
+    parser.add_argument("--models", nargs="+", help="gpsa: our ConViTs; inspect: timm's, or none")
+    parser.add_argument("--images", type=int, help="inspect: images of each of the --models")
+    parser.add_argument(
+        "--grids", nargs="+", type=int, help="gpsa, growth, neighborhood: patches per side"
+    )
     parser.add_argument("--batch-size", type=int, help="images per batch")
     parser.add_argument("--rounds", type=int, help="turns of each candidate")
     parser.add_argument("--threads", type=int, help="threads of torch; one, for gpsa one and two")
@@ -46,6 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = {
         "models": args.models and tuple(args.models),
         "grids": args.grids and tuple(args.grids),
+        "images": args.images,
         "batch_size": args.batch_size,
         "rounds": args.rounds,
         "threads": (args.threads,) if args.threads and args.subject == "gpsa" else args.threads,

@@ -1,10 +1,14 @@
 """What looking inside costs: the instruments against a plain forward pass, CKA against its peers.
 
-A ViT of 12 blocks (width 192, 3 heads, 26 units) on random images, all in one process, taking
-turns:
+Large images: ViT-S at 224 px (197 tokens) and DINOv2's ViT-S with registers at 518 px (1,374
+tokens), random weights and images. Each instrument alone and all of them together, and the most
+memory that the pass with all of them holds at once, next to a plain pass. Finding units and tracing
+tokens is part of it. `--models` and `--images` choose others, `--models none` leaves them out.
 
-* nonlocality, entropy, maps, Fourier, variance and CKA in one pass, against the same images
-  through the plain network. Tracing tokens and finding units is part of it. Masking
+Small images: a ViT of 12 blocks (width 192, 3 heads, 26 units) on random images, all in one
+process, taking turns:
+
+* the default instruments in one pass, against the same images through the plain network. Masking
   and lesions need passes of their own and are not in it;
 * CKA of all pairs of units' outputs against pytorch-cka on the same units and batches, and against
   torch-cka where that is installed. How far the matrices differ is kept too: it is the same work.
@@ -16,11 +20,13 @@ faster than it by more than its time over a plain pass, which is measured beside
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from io import StringIO
 from time import perf_counter
 from typing import Any
 
+import timm
 import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
@@ -28,8 +34,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from vitascope import capture, measure
 from vitascope.errors import UserError
-from vitascope.measure.timing import CLOCK, Benchmark, Row, take_turns
+from vitascope.measure.streaming.one_pass import streaming_instruments
+from vitascope.measure.timing import CLOCK, Benchmark, Row, peak_memory, take_turns
 from vitascope.threads import running_on
+
+LARGE = {"vit_small_patch16_224": 224, "vit_small_patch14_reg4_dinov2": 518}  # sides in pixels
 
 
 @dataclass(frozen=True)
@@ -39,10 +48,13 @@ class InspectBenchmark(Benchmark, subject="inspect"):
     cost: tuple[Row, ...]
     speed: tuple[Row, ...]
     difference: dict[str, float]  # peer -> largest difference of an entry of the CKA matrix
+    memory: tuple[tuple[str, float, float], ...]  # bytes with all instruments, of a plain pass
 
 
 def time_inspect(
     *,
+    models: tuple[str, ...] = tuple(LARGE),
+    images: int = 64,
     num_images: int = 512,
     batch_size: int = 64,
     img_size: int = 64,
@@ -63,14 +75,14 @@ def time_inspect(
             num_heads=3,
             num_classes=100,
         ).eval()
-        images = torch.randn(num_images, 3, img_size, img_size)
-        batches = list(images.split(batch_size))
-        names = [unit.name for unit in capture.units(model, images)]
-        runs = _runs(model, images, batch_size, names)
+        pixels = torch.randn(num_images, 3, img_size, img_size)
+        batches = list(pixels.split(batch_size))
+        names = [unit.name for unit in capture.units(model, pixels)]
+        runs = _runs(model, pixels, batch_size, names)
         plain, together, ours = (runs.pop(who) for who in ("plain", "together", "ours"))
         progress("one pass")
         times = take_turns({"plain": plain, "together": together}, rounds=rounds)
-        cost = [("six instruments in one pass", *times.speed("plain", "together"))]
+        cost = [("all instruments at 64 px", *times.speed("plain", "together"))]
         speed, difference = [], {}
         expected = measure.cka(model, batches, at="unit").similarity
         for peer, run in runs.items():
@@ -83,12 +95,59 @@ def time_inspect(
             cost += [(f"CKA by {name}", *times.speed("plain", name)) for name in who]
             speed.append((f"CKA of {len(names)} units / {peer}", *times.speed("ours", peer)))
             difference[peer] = float((torch.as_tensor(expected) - run().double()).abs().max())
+        memory = []
+        for name in models if models != ("none",) else ():
+            rows, held = _cost_of_instruments(
+                name, images, min(batch_size, images), rounds, progress
+            )
+            cost += rows
+            memory.append(held)
     config: dict[str, Any] = {"num_images": num_images, "batch_size": batch_size}
-    config |= {"img_size": img_size, "depth": depth, "patch_size": 8, "units": len(names)}
+    config |= {
+        "models": models,
+        "images": images,
+        "img_size": img_size,
+        "depth": depth,
+        "patch_size": 8,
+        "units": len(names),
+    }
     config |= {"rounds": rounds, "threads": threads, "clock": CLOCK}
+    config |= {"peer": "plain pass"}
     return InspectBenchmark(
-        tuple(cost), tuple(speed), difference, config=config, seconds=perf_counter() - start
+        tuple(cost),
+        tuple(speed),
+        difference,
+        tuple(memory),
+        config=config,
+        seconds=perf_counter() - start,
     )
+
+
+def _cost_of_instruments(
+    name: str, num_images: int, batch_size: int, rounds: int, progress: Callable[[str], object]
+) -> tuple[list[Row], tuple[str, float, float]]:
+    """Cost of each instrument alone and of all together; bytes that all hold, and a plain pass."""
+    if name not in timm.list_models():
+        raise UserError(f"unknown model {name!r}; give names of timm, such as {', '.join(LARGE)}")
+    side = LARGE.get(name, 224)
+    model = timm.create_model(name, img_size=side).eval()
+    pixels = torch.randn(num_images, 3, side, side)
+    batches = list(pixels.split(batch_size))
+
+    def plain() -> None:
+        with torch.inference_mode():
+            for batch in batches:
+                model(batch)
+
+    chosen = {each: (each,) for each in streaming_instruments()}
+    works: dict[str, tuple[str, ...] | None] = {**chosen, "all instruments": None}
+    runs = {work: partial(measure.together, model, batches, names) for work, names in works.items()}
+    progress(f"{name} at {side} px")
+    times = take_turns({"plain": plain, **runs}, rounds=rounds, warmup=0)
+    rows = [(f"{work}, {name} at {side} px", *times.speed("plain", work)) for work in runs]
+    progress(f"memory of {name} at {side} px")
+    held = peak_memory(runs["all instruments"]), peak_memory(plain)
+    return rows, (f"all instruments, {name} at {side} px", *map(float, held))
 
 
 def _runs(

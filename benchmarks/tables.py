@@ -51,6 +51,18 @@ _KINDS: dict[str, tuple[str, str, tuple[str, ...], Callable[..., list[str]]]] = 
         ],
     ),
 }
+_KINDS["points"] = (
+    "Cost by size",
+    "What grows",
+    ("Work", "Model", "Size", "Seconds", "Memory"),
+    lambda work, model, size, seconds, held: [
+        work,
+        model,
+        f"{size:g}",
+        f"{seconds:.3g}",
+        f"{held / 1e6:.1f} MB",
+    ],
+)
 _KINDS["cost"] = ("Cost in plain forward passes", "Work", *_KINDS["speed"][2:])
 
 
@@ -59,7 +71,7 @@ def bench_tables(record: Record) -> Iterator[Table]:
     for kind, (title, corner, columns, cells) in _KINDS.items():
         if kind == "memory" and "peer" in record.config:
             columns = (columns[0], str(record.config["peer"]), columns[2])
-        if kind == "memory" and record.kind == "bench-capture":  # of whole passes, not of a layer
+        if kind == "memory" and record.kind in ("bench-capture", "bench-inspect"):  # whole passes
             corner, columns = "Work", ("Ours", *columns[1:])
         if record.values.get(kind):
             yield Table(

@@ -7,7 +7,9 @@ import torch
 
 from benchmarks.__main__ import main as benchmark
 from benchmarks.capture import time_capture
+from benchmarks.growth import growth_figure, time_growth
 from benchmarks.hessian import by_magnitude, time_hessian, worst_error
+from benchmarks.inspect import time_inspect
 from benchmarks.machine_share import machine_shares, training_flops
 from benchmarks.neighborhood import DenseMaskedAttention, time_neighborhood
 from benchmarks.tables import bench_tables
@@ -93,6 +95,30 @@ def test_the_benchmark_of_maps_compares_the_same_maps():
     assert one_number < all_maps
     tables = list(bench_tables(result.to_record()))
     assert [table.corner for table in tables] == ["Ours / peer", "Work", "Work"]
+
+
+def test_instruments_alone_and_together_are_timed_next_to_a_plain_pass():
+    result = time_inspect(
+        models=("vit_tiny_patch16_224",), images=8, num_images=16, batch_size=8, depth=1, rounds=1
+    )
+    rows = [label for label, *_ in result.cost if label.endswith("224 px")]
+    assert rows[0].startswith("nonlocality, ")
+    assert rows[-1].startswith("all instruments, ")
+    assert len(rows) == 8
+    ((_, instruments, plain),) = result.memory
+    assert instruments > plain > 0
+
+
+def test_the_cost_of_every_model_is_measured_against_what_grows():
+    result = time_growth(images=(4,), grids=(2, 4), depths=(1,), rounds=1)
+    record = result.to_record()
+    assert len(record.values["points"]) == 4 * 2 * 3  # sizes, works, models
+    assert all(seconds > 0 < held for *_, seconds, held in record.values["points"])
+    (table,) = bench_tables(record)
+    assert len(table.rows) == 24
+    figure = growth_figure(record, "training")
+    assert [panel.y_label for panel in figure.panels] == ["seconds"] * 3 + ["memory (MB)"] * 3
+    assert {line.label for line in figure.panels[1].series} == {"ConViT", "ViT", "timm's ConViT"}
 
 
 @pytest.mark.slow

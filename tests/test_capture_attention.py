@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 from torchvision.models.vision_transformer import VisionTransformer
 
+import vitascope
 from vitascope import capture
 from vitascope.capture.attention.events import attention_weights
 from vitascope.errors import UserError
@@ -234,6 +235,51 @@ def test_maps_are_reduced_at_once_and_only_chosen_layers_kept():
     with capture.attention(model, "blocks.1.*", lambda name, a: (name, a.shape[-1])) as maps:
         model(torch.randn(1, 3, 32, 32))
     assert maps == {"blocks.1.attn": ("blocks.1.attn", 5)}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *(Layer(WAYS[way]) for way in WAYS),
+        nn.MultiheadAttention(8, 4, batch_first=True),
+        nn.MultiheadAttention(8, 4),
+        timm.create_model("swin_tiny_patch4_window7_224", img_size=56, depths=(2,), embed_dim=24),
+        vitascope.create_model("convit_micro", img_size=16),
+        timm.create_model("convit_tiny", img_size=32, depth=2),
+    ],
+    ids=[*WAYS, "multihead", "tokens first", "windows", "gated", "eagerly gated"],
+)
+def test_a_few_images_at_a_time_have_the_maps_of_the_whole_batch(model):
+    model.eval()
+    parts: dict[tuple[str, str], list[torch.Tensor]] = {}
+
+    def show(layer, part, weights):
+        parts.setdefault((layer, part), []).append(weights.clone())
+
+    whole: dict[tuple[str, str], torch.Tensor] = {}
+    if isinstance(model, nn.MultiheadAttention):
+        tokens = torch.randn(3, 5, 8) if model.batch_first else torch.randn(5, 3, 8)
+        inputs = (tokens, tokens, tokens)
+    elif isinstance(model, Layer):
+        model.num_heads = 4
+        inputs = (torch.randn(3, 5, 8),)
+    else:
+        inputs = (torch.randn(3, 3, *model.patch_embed.img_size),)
+    gated = capture.gated_layers(model)
+    with torch.no_grad(), capture.attention(model) as maps:
+        model(*inputs)
+    wanted = {n: ("mixed", "content", "position") if n in gated else ("mixed",) for n in maps}
+    with (
+        torch.no_grad(),  # both see one pass: the layers above mask at random
+        capture.watch_maps(model, wanted, lambda n, part, w: whole.update({(n, part): w})),
+        capture.watch_maps(model, wanted, show, max_elements=1),
+    ):
+        model(*inputs)
+    images = 1 if isinstance(model, nn.MultiheadAttention) and not model.batch_first else 3
+    assert {len(shown) for shown in parts.values()} == {images}  # tokens first: not divided
+    assert parts.keys() == whole.keys()
+    for key, shown in parts.items():
+        torch.testing.assert_close(torch.cat(shown), whole[key])
 
 
 def test_a_module_that_attends_twice_has_two_maps():

@@ -261,6 +261,7 @@ def test_the_benchmark_does_the_same_work_as_its_peer(tmp_path):
     from benchmarks.inspect import time_inspect
 
     small = {"num_images": 8, "batch_size": 4, "img_size": 16, "depth": 1, "rounds": 1}
+    small["models"] = ("none",)
     result = time_inspect(**small)
     assert [row[0] for row in result.speed] == ["CKA of 4 units / pytorch-cka"]
     assert len(result.cost) == 3

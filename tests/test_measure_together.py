@@ -1,5 +1,8 @@
 """Several instruments in one pass, and what cannot be followed."""
 
+import gc
+from functools import partial
+
 import numpy as np
 import pytest
 import timm
@@ -12,6 +15,7 @@ import vitascope
 from vitascope import capture, measure
 from vitascope.errors import UserError
 from vitascope.measure.streaming.one_pass import streaming_instruments
+from vitascope.measure.timing import peak_memory
 
 
 class Encoder(nn.Module):
@@ -229,3 +233,19 @@ def test_attention_over_channels_and_from_a_class_token_is_left_out():
     found = measure.nonlocality(model, [torch.randn(1, 3, 32, 32)])
     assert set(found.left_out.values()) == {"no patch attends, only the class token"}
     assert list(found.distance) == ["blocks.0.attn"]
+
+
+def test_memory_does_not_grow_with_the_layers():
+    """Maps and features are freed when they are reduced, not when garbage is collected."""
+    images = torch.randn(4, 3, 64, 64)
+    held = {}
+    gc.disable()
+    try:
+        for depth in (2, 8):
+            model = timm.create_model(
+                "vit_tiny_patch16_224", img_size=64, patch_size=8, embed_dim=48, depth=depth
+            )
+            held[depth] = peak_memory(partial(measure.together, model, [images]))
+    finally:
+        gc.enable()
+    assert held[8] < 1.15 * held[2]

@@ -83,10 +83,10 @@ def test_a_set_whose_test_images_are_training_images_says_so(photos, tmp_path):
 
 
 def test_plain_images_are_told_apart_by_their_thumbnails():
-    from vitascope.data.survey import _pairs
+    from vitascope.data.survey import _pairs, _signs
 
     shades = np.stack([np.full((64, 64), level, dtype=np.uint8) for level in (10, 90, 200)])
-    assert len(_pairs(shades)[0]) == 0  # though their hashes are the same
+    assert len(_pairs(shades, _signs(shades))[0]) == 0  # though their hashes are the same
 
 
 def test_unreadable_files_are_named(photos, tmp_path, capsys):

@@ -65,6 +65,11 @@ def run(options: Compare) -> Result:
         return _pretrained(options)
     if options.probe_only:
         raise UserError("--probe-only is for --pretrained; give that too")
+    if options.budget is not None:  # before torch is loaded
+        from vitascope.comparison.budget import require_seeds, seconds_from
+
+        seconds_from(options.budget)
+        require_seeds(options.seeds)
     if options.print_commands:
         if options.until or options.budget:
             given = "--until decided" if options.until else "--budget"
@@ -96,7 +101,6 @@ def _with_page(
     options: Compare, records: Mapping[str, "Record"], text: str, keys: Sequence[str]
 ) -> Result:
     """The result of a comparison, whose record is the first; page and figures are written."""
-    from vitascope.report.exports import write_figures
     from vitascope.report.page import write_folder_page
 
     page = write_folder_page(options.out)
@@ -106,6 +110,8 @@ def _with_page(
     run = None if advice.get("run") is None else Path(advice["run"])
     result = replace(result, best=advice["model"], run=run)
     if options.figures:
+        from vitascope.report.exports import write_figures  # and matplotlib
+
         write_figures(result.report(), options.out, (*FORMATS, "pdf"))
     return replace(result, values={**values, "report": str(page)})
 

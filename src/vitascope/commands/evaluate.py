@@ -59,6 +59,10 @@ def run(options: Evaluate, model: "nn.Module | None" = None) -> Result:
     """Measure the model that is requested, or that is given; with ``on``, its robustness."""
     if options.pretrained:
         check_weights_can_be_had([options.model])
+    if model is None and Path(options.model).is_dir():
+        from vitascope.training.run_folder.run import finished_folder
+
+        finished_folder(options.model)  # before torch is loaded
     use_threads(options.threads)
     from vitascope.inspection.robustness import given_options, on_names
     from vitascope.runs.tasks.training import load_task_run

@@ -44,6 +44,10 @@ class Export:
 
 def run(options: Export) -> Result:
     """Write the file, or the folder for the hub."""
+    if options.run.is_dir():
+        from vitascope.training.run_folder.run import finished_folder
+
+        finished_folder(options.run)  # before torch is loaded
     if options.to == "hub":
         return _hub(options)
     from vitascope.deploy.export import export

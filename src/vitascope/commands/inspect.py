@@ -65,6 +65,10 @@ def run(options: Inspect, model: "nn.Module | None" = None) -> Result:
     """Look inside the model that is requested, or that is given; or list its units."""
     if options.pretrained:
         check_weights_can_be_had([options.model])
+    if model is None and Path(options.model).is_dir():
+        from vitascope.training.run_folder.run import finished_folder
+
+        finished_folder(options.model)  # before torch is loaded
     use_threads(options.threads)
     from vitascope.inspection.inspect import inspect_subject, list_units
 

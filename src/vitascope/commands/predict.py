@@ -48,6 +48,10 @@ class Predict:
 
 def run(options: Predict) -> Result:
     """Classify the files; those that cannot be read are named and left out."""
+    if options.run.is_dir():
+        from vitascope.training.run_folder.run import finished_folder
+
+        finished_folder(options.run)  # before torch is loaded
     use_threads(options.threads)
     from vitascope.deploy.prediction import (
         answers_table,

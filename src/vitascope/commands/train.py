@@ -1,6 +1,7 @@
 """``vitascope train``: one model, one data set, one recipe, one folder; for any task."""
 
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -131,6 +132,10 @@ def run(options: Train) -> Result | None:
         from vitascope.hub_access import check_weights_can_be_had
 
         check_weights_can_be_had([str(options.model)])
+    if os.environ.get("RANK", "0") == "0":  # of torchrun's processes, the one that makes the folder
+        from vitascope.training.run_folder.run import refuse_used
+
+        refuse_used(options.out, options.resume)  # before torch is loaded
     if options.engine == "slurm":
         return _on_cluster(options)
     engine_of(options)  # refuses options of a cluster
@@ -157,10 +162,6 @@ def _on_cluster(options: Train) -> Result:
 
     usual: dict[str, Any] = {each.name: each.default for each in dataclasses.fields(EngineOptions)}
     here = dataclasses.replace(options, **usual, resume=True, quiet=True, json=False)
-    if (options.out / "config.yaml").exists() and not options.resume:
-        raise UserError(
-            f"{options.out} already holds a run; resume it (--resume) or choose another folder"
-        )
     line = typed_line("train", here).removeprefix("vitascope ")
     submit_command(f"vitascope {line}", options.out.parent, engine_of(options))
     done = load_run(options.out)

@@ -6,13 +6,16 @@ to a tenth. Candidates stay: the dearest may be the best. So do the first seeds:
 spread between runs is hardly known; time that is left goes to further ones (:mod:`rounds`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from vitascope.comparison.question import Comparison
 from vitascope.errors import UserError
 from vitascope.progress import time_in_words
 from vitascope.runs.spec import changed_recipe
+
+if TYPE_CHECKING:
+    from vitascope.comparison.question import Comparison
 
 LEAST_EPOCHS = 0.1  # of those that were asked for
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -22,7 +25,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 class Fitted:
     """A comparison within its budget."""
 
-    question: Comparison
+    question: "Comparison"
     left_out: tuple[str, ...]  # in sentences
     seconds: float
 
@@ -52,7 +55,19 @@ def in_words(seconds: float) -> str:
     return time_in_words(seconds, ("seconds", "minutes", "hours"))
 
 
-def fit(question: Comparison, budget: float, duration: Callable[[Comparison], float]) -> Fitted:
+def require_seeds(seeds: Sequence[int]) -> None:
+    """Refuse fewer seeds than a budget keeps.
+
+    Raises:
+        UserError: For fewer than three.
+    """
+    if len(seeds) < 3:
+        raise UserError(
+            f"--budget keeps at least three seeds, and there are {len(seeds)}; give --seeds 0 1 2"
+        )
+
+
+def fit(question: "Comparison", budget: float, duration: "Callable[[Comparison], float]") -> Fitted:
     """Leave out as much as must be.
 
     Args:
@@ -63,11 +78,7 @@ def fit(question: Comparison, budget: float, duration: Callable[[Comparison], fl
     Raises:
         UserError: If even the least takes longer; it says how long.
     """
-    if len(question.seeds) < 3:
-        raise UserError(
-            f"--budget keeps at least three seeds, and there are {len(question.seeds)}; "
-            "give --seeds 0 1 2"
-        )
+    require_seeds(question.seeds)
     left_out: list[str] = []
     fractions: list[str] = []
     while duration(question) > budget and len(question.fractions) > 1:
@@ -85,11 +96,11 @@ def fit(question: Comparison, budget: float, duration: Callable[[Comparison], fl
 
 
 def _fewer_epochs(
-    question: Comparison, budget: float, duration: Callable[[Comparison], float]
-) -> Comparison:
+    question: "Comparison", budget: float, duration: "Callable[[Comparison], float]"
+) -> "Comparison":
     """Return the question with as many epochs as fit, found by bisection."""
 
-    def with_epochs(epochs: int) -> Comparison:
+    def with_epochs(epochs: int) -> "Comparison":
         return replace(question, recipe=changed_recipe(question.recipe, epochs, {}))
 
     low, high = max(1, round(LEAST_EPOCHS * question.recipe.epochs)), question.recipe.epochs

@@ -184,7 +184,8 @@ def survey(dataset: Dataset) -> Survey:
     small = np.concatenate([_small(part) for part in parts])  # (N, 64 * 64) grey
     labels = np.concatenate([part.labels for part in parts])
     inside = np.arange(len(labels)) < len(dataset.train)
-    one, other, same = _pairs(small)
+    signs = _signs(small) if 0 < len(small) <= MOST else None
+    one, other, same = _pairs(small, signs)
     across = inside[one] != inside[other]
     conflict = labels[one] != labels[other]
 
@@ -194,7 +195,8 @@ def survey(dataset: Dataset) -> Survey:
     exactly = tests_of(one, other, across & same)
     nearly = tests_of(one, other, across & ~same) - exactly
     named = _named(parts, one, other, same, across, conflict)
-    left, right = _mirrored_pairs(small, set(zip(one.tolist(), other.tolist(), strict=True)))
+    alike = set(zip(one.tolist(), other.tolist(), strict=True))
+    left, right = _mirrored_pairs(small, signs, alike)
     mirrored_across = inside[left] != inside[right]
     kind = np.zeros(len(left), bool)
     named += _named(
@@ -255,31 +257,34 @@ def _small(images: ImageSet) -> np.ndarray:
     return np.concatenate(grey_images) if grey_images else np.zeros((0, SIDE, SIDE), dtype=np.uint8)
 
 
-def _pairs(small: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+_Signs = tuple[np.ndarray, np.ndarray]  # hashes (N, 64), thumbnails (N, 256)
+
+
+def _pairs(small: np.ndarray, signs: _Signs | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions of both images of each pair, and whether they are the same."""
-    if not len(small) or len(small) > MOST:
+    if signs is None:
         return _equal_pairs(small)
-    one, other = _similar(small, small)
+    one, other = _similar(signs, signs)
     same = np.array([np.array_equal(small[a], small[b]) for a, b in zip(one, other, strict=True)])
     return one, other, same.astype(bool)
 
 
 def _mirrored_pairs(
-    small: np.ndarray, alike: set[tuple[int, int]]
+    small: np.ndarray, signs: _Signs | None, alike: set[tuple[int, int]]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions of images and of their mirrored copies; not of those that are alike as they are."""
-    if not len(small) or len(small) > MOST:
+    if signs is None:
         return np.zeros(0, int), np.zeros(0, int)
-    one, other = _similar(small, small[:, :, ::-1])
+    one, other = _similar(signs, _signs(small[:, :, ::-1]))
     new = [pair not in alike for pair in zip(one.tolist(), other.tolist(), strict=True)]
     return one[np.array(new, bool)], other[np.array(new, bool)]
 
 
-def _similar(small: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _similar(ours: _Signs, theirs: _Signs) -> tuple[np.ndarray, np.ndarray]:
     """Positions a < b where image a is nearly the same as the other image b."""
-    (signs, thumbs), (their_signs, their_thumbs) = _signs(small), _signs(others)
+    (signs, thumbs), (their_signs, their_thumbs) = ours, theirs
     first, second = [], []
-    for start in range(0, len(small), 512):
+    for start in range(0, len(signs), 512):
         alike = signs[start : start + 512] @ their_signs.T >= 64 - 2 * BITS
         a, b = np.nonzero(alike)
         a += start
@@ -289,7 +294,7 @@ def _similar(small: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.concatenate(first), np.concatenate(second)
 
 
-def _signs(small: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _signs(small: np.ndarray) -> _Signs:
     """Hashes as 1 and -1, of a pair 64 - 2 x bits that differ, and thumbnails of 16 x 16."""
     from imagehash import phash  # takes a while to import
 

@@ -2,22 +2,24 @@
 
 Enough for paired tests, class-wise and balanced accuracies and their intervals, without the model.
 A run keeps it as ``predictions.safetensors``, 12 bytes per image (16 beyond 65,536 classes).
+Reading them does not import torch.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
-from torch import Tensor
-from torch.nn import functional as F
 
 from vitascope.atomic import replacing
 from vitascope.errors import UserError, reason
 from vitascope.training.run_folder.lock import explain_write_errors
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["Collector", "Predictions", "load_predictions", "save_predictions"]
 
@@ -55,7 +57,7 @@ class Collector:
     def __init__(self) -> None:
         self.rows: list[Tensor] = []  # each (5, b): index, and the entries of Predictions
 
-    def add(self, logits: Tensor, labels: Tensor, indices: Tensor) -> None:
+    def add(self, logits: "Tensor", labels: "Tensor", indices: "Tensor") -> None:
         """One batch.
 
         Args:
@@ -63,7 +65,9 @@ class Collector:
             labels: (b,)
             indices: Position of each image in its set. (b,)
         """
-        log_p = F.log_softmax(logits.detach().cpu().double(), dim=-1)
+        import torch
+
+        log_p = torch.log_softmax(logits.detach().cpu().double(), dim=-1)
         labels = labels.cpu()
         # the first of five, as for top-1: ties are broken alike
         predicted = log_p.topk(min(5, log_p.shape[-1]), dim=-1).indices[:, 0]
@@ -74,7 +78,7 @@ class Collector:
         self,
         num_classes: int,
         num_images: int,
-        combine: Callable[[Tensor], Tensor] | None = None,
+        combine: "Callable[[Tensor], Tensor] | None" = None,
     ) -> Predictions:
         """All images of all processes, by their position.
 
@@ -83,6 +87,8 @@ class Collector:
             num_images: Over all processes.
             combine: Adds a tensor up over processes, which hold disjoint parts.
         """
+        import torch
+
         rows = torch.cat(self.rows, dim=1) if self.rows else torch.zeros(5, 0)
         if combine is None:
             columns = rows[1:, rows[0].argsort(stable=True)]

@@ -35,10 +35,12 @@ class Axes:
     def arrange(self, tensor: Tensor) -> Tensor:
         """(..., T, S) in the layer's own axes as (B * W, H, T, S), image by image.
 
+        A tensor of some of the images has a shorter first axis.
+
         >>> Axes((2, 3, 4), 1).arrange(torch.zeros(2, 3, 4, 5, 5)).shape
         torch.Size([8, 3, 5, 5])
         """
-        tensor = tensor.reshape(*self.parts, *tensor.shape[-2:])
+        tensor = tensor.reshape(-1, *self.parts[1:], *tensor.shape[-2:])
         if self.head is None:
             return tensor.flatten(0, -3).unsqueeze(1)
         return tensor.movedim(self.head, -3).flatten(0, -4)

@@ -12,9 +12,12 @@ Where the model runs with gradients, an event also knows how to find the gradien
 fused kernels never form: from the gradient at ``source``, a tensor of the model's own graph. With
 ``O = A V`` that is ``dA = dO V^T``; where an output projection follows, ``dO`` is the gradient
 behind it times its weight.
+
+The maps of a batch can need more memory than the model, so an event also gives them for a few
+images at a time (:meth:`Event.blocks`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from math import sqrt
@@ -23,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitascope.capture.attention.axes import Axes
+from vitascope.capture.attention.axes import Axes, stated_heads
 from vitascope.errors import UserError
 
 __all__ = [
@@ -54,6 +57,10 @@ class Event:
     position: Callable[[], Tensor] | None = None
     source: Tensor | None = None  # its gradient gives that of the map
     map_gradient: Callable[[Tensor], Tensor] | None = None  # from the gradient at the source
+    images: int = 1  # of the batch
+    numel: int = 0  # elements of the map
+    length: int = 0  # of its first axis, image by image
+    some: Callable[[slice], "Event"] | None = None  # the same for a part of that axis
 
     def weights(self) -> Tensor:
         """The map. (B * windows, H, T, S), image by image"""
@@ -72,6 +79,19 @@ class Event:
             shape = " x ".join(map(str, tensor.shape))
             raise UserError(f"which axes of its {shape} map are windows and heads cannot be told")
         return axes.arrange(tensor)
+
+    def blocks(self, max_elements: int) -> Iterator["Event"]:
+        """Yield the event for a few images at a time: a map of at most ``max_elements``, or one.
+
+        Memory is used again: a map is valid until the next event is taken. An event that cannot be
+        divided comes whole.
+        """
+        if self.some is None or self.length % self.images or self.numel <= max_elements:
+            yield self
+            return
+        step = self.length // self.images * max(1, max_elements * self.images // self.numel)
+        for first in range(0, self.length, step):
+            yield self.some(slice(first, min(first + step, self.length)))
 
 
 @dataclass
@@ -94,23 +114,27 @@ def attention_weights(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """The attention matrix of ``scaled_dot_product_attention``. (..., T, S)
 
-    Rows whose keys are all masked are zero, as the kernel's output is.
+    Rows whose keys are all masked are zero, as the kernel's output is. Without gradients it is
+    computed in ``out``, where that is given.
     """
     if query.dtype in (torch.float16, torch.bfloat16):
         query, key = query.float(), key.float()
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
-    scores = query @ key.mT * (1 / sqrt(query.shape[-1]) if scale is None else scale)
+    query = query * (1 / sqrt(query.shape[-1]) if scale is None else scale)
+    scores = torch.matmul(query, key.mT, out=out)
     if is_causal:
         attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         scores = scores.masked_fill(~attn_mask, float("-inf"))
     elif attn_mask is not None:
         scores = scores + attn_mask
-    return scores.softmax(-1).nan_to_num(0.0)
+    weights = torch.softmax(scores, -1, out=None if scores.requires_grad else scores)
+    return weights if attn_mask is None else weights.nan_to_num(0.0)
 
 
 def is_opaque(module: nn.Module) -> bool:
@@ -132,17 +156,18 @@ def of_opaque(
     if is_opaque(module):
         parts: Any = cache(partial(module.attention, *args, **kwargs))  # type: ignore[arg-type,misc]
         tokens = args[0] if args else next(iter(kwargs.values()))
-        if not hasattr(module, "gating_param"):
-            return Event(name, parts, None, tokens, tokens)
-        event = Event(
-            name,
-            lambda: parts().mixed,
-            None,
-            tokens,
-            tokens,
-            content=lambda: parts().content,
-            position=lambda: parts().position.expand_as(parts().mixed),
-        )
+        gated = hasattr(module, "gating_param")
+        event = Event(name, (lambda: parts().mixed) if gated else parts, None, tokens, tokens)
+        if args:
+            event.numel = (stated_heads(module) or 1) * tokens[..., 0].numel() * tokens.shape[-2]
+            event.length = len(tokens)
+            event.some = lambda part: _required(
+                of_opaque(name, module, (tokens[part], *args[1:]), kwargs)
+            )
+        if not gated:
+            return event
+        event.content = lambda: parts().content
+        event.position = lambda: parts().position.expand_as(parts().mixed)
         if isinstance(output, Tensor) and output.requires_grad and hasattr(module, "values"):
             with torch.no_grad():
                 value = module.values(tokens)
@@ -150,6 +175,11 @@ def of_opaque(
             event.map_gradient = partial(_behind, module.proj.weight.detach(), value)
         return event
     return None
+
+
+def _required(event: Event | None) -> Event:
+    assert event is not None  # the module is opaque
+    return event
 
 
 def _behind(projection: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
@@ -216,10 +246,27 @@ def _multihead(
     else:
         query_tokens, key_tokens = query, key
     event = Event(name, weights, None, query_tokens, key_tokens)
+    mask = given.get("attn_mask")
+    if query.ndim == 3 and (mask is None or mask.ndim == 2):  # of every image
+        event.numel = module.num_heads * query_tokens[..., 0].numel() * key_tokens.shape[1]
+        event.length = len(query_tokens)
+        event.some = lambda part: _multihead(name, module, _part_of_given(part, module, given))
     out = output[0] if isinstance(output, tuple) else None
     if isinstance(out, Tensor) and out.requires_grad and out.ndim == 3:
         _with_gradient(event, module, given["value"], out)
     return event
+
+
+def _part_of_given(
+    part: slice, module: nn.MultiheadAttention, given: dict[str, Any]
+) -> dict[str, Any]:
+    """The arguments of an ``nn.MultiheadAttention`` for a part of the batch."""
+    some = dict(given)
+    for side in ("query", "key", "value"):
+        some[side] = given[side][part] if module.batch_first else given[side][:, part]
+    if given.get("key_padding_mask") is not None:
+        some["key_padding_mask"] = given["key_padding_mask"][part]
+    return some
 
 
 def _with_gradient(event: Event, module: nn.MultiheadAttention, value: Tensor, out: Tensor) -> None:
@@ -239,7 +286,11 @@ def _with_gradient(event: Event, module: nn.MultiheadAttention, value: Tensor, o
 
 
 def of_kernel(
-    name: str, axes: Callable[[], Axes | None], args: Any, kwargs: dict[str, Any], output: Tensor
+    name: str,
+    axes: Callable[[], Axes | None],
+    args: Any,
+    kwargs: dict[str, Any],
+    output: Tensor,
 ) -> Event:
     """The event of a call of ``scaled_dot_product_attention``."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -247,12 +298,46 @@ def of_kernel(
     query, key = given["query"], given["key"]
     rest = {k: v for k, v in given.items() if k not in ("query", "key", "value", "dropout_p")}
     event = Event(name, lambda: attention_weights(query, key, **rest), axes, query, key)
+    if query.ndim > 2 and len(query) == len(key):
+        event.numel, event.length = query[..., 0].numel() * key.shape[-2], len(query)
+        event.some = _part_of_kernel(name, axes, query, key, rest)
     if output.requires_grad:
         value = given["value"].detach()
         if given.get("enable_gqa"):
             value = value.repeat_interleave(query.shape[-3] // value.shape[-3], dim=-3)
         event.source, event.map_gradient = output, lambda gradient: gradient @ value.mT
     return event
+
+
+def _part_of_kernel(
+    name: str,
+    axes: Callable[[], Axes | None],
+    query: Tensor,
+    key: Tensor,
+    rest: dict[str, Any],
+) -> Callable[[slice], Event]:
+    """Make the event of a kernel for a part of its first axis.
+
+    It must not hold the event of the whole: memory would be freed by the garbage collector alone.
+    """
+    mask = rest.get("attn_mask")
+    each = mask is not None and mask.ndim == query.ndim and len(mask) == len(query)  # of its own
+    memory: list[Tensor] = []
+
+    def some(part: slice) -> Event:
+        own = {**rest, "attn_mask": mask[part]} if each and mask is not None else rest
+
+        def weights() -> Tensor:
+            shape = (*query[part].shape[:-1], key.shape[-2])
+            if torch.is_grad_enabled() or query.dtype not in (torch.float32, torch.float64):
+                return attention_weights(query[part], key[part], **own)
+            if not memory:
+                memory.append(query.new_empty(shape))
+            return attention_weights(query[part], key[part], **own, out=memory[0][: shape[0]])
+
+        return Event(name, weights, axes, query[part], key[part])
+
+    return some
 
 
 def of_product(
@@ -268,6 +353,9 @@ def of_product(
             weights, transposed = used
             event = Event(frame.name, partial(_same, weights), axes, scores=soft)
             _split(event, frame, weights)
+            event.numel, event.length = weights.numel(), len(weights)
+            maps = (event.own_weights, event.content, event.position)
+            event.some = partial(_part_of_product, frame.name, axes, maps)
             if operand.requires_grad:
                 event.source = soft if weights is soft else operand
                 event.map_gradient = partial(_as_map, soft.shape, transposed)
@@ -333,6 +421,18 @@ def _split(event: Event, frame: Frame, mixed: Tensor) -> None:
             event.position = partial(_same, position.expand_as(mixed))
             event.scores = content
             return
+
+
+def _part_of_product(
+    name: str,
+    axes: Callable[[], Axes | None],
+    maps: tuple[Callable[[], Tensor] | None, ...],
+    part: slice,
+) -> Event:
+    """The event of a product for a part of its first axis, from its maps as of an event."""
+    own, content, position = (get and partial(_same, get()[part]) for get in maps)
+    assert own is not None
+    return Event(name, own, axes, content=content, position=position)
 
 
 def _same(tensor: Tensor) -> Tensor:

@@ -89,15 +89,27 @@ def watch_maps(
     model: nn.Module,
     wanted: Mapping[str, Collection[str]],
     show: Callable[[str, str, Tensor], None],
+    *,
+    max_elements: int | None = None,
 ) -> Iterator[None]:
     """Call ``show(layer, part, map)`` in the block for each map wanted, ``{layer: parts}``.
 
     Each map is computed once, without gradients.
+
+    Args:
+        model: Any module.
+        wanted: Names of layers, as in :func:`attention`, with the parts that are wanted.
+        show: Called with the map as soon as it is there. (B * windows, H, T, S)
+        max_elements: Show a larger map a few images at a time, from the first image to the last;
+            one that is shown is valid until ``show`` returns. Memory then does not grow with the
+            batch.
     """
 
     def on_event(event: Event) -> None:
-        for part in wanted.get(event.name, ()):
-            show(event.name, part, _part(event, part))
+        parts, name = wanted.get(event.name, ()), event.name
+        for some in event.blocks(max_elements or event.numel) if parts else ():
+            for part in parts:
+                show(name, part, _part(some, part))
 
     with torch.no_grad(), record_attention(model, on_event):
         yield

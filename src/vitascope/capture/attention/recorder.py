@@ -140,6 +140,7 @@ class _Recorder(TorchFunctionMode):
         return only_this_thread(hook)
 
     def _report(self, event: Event) -> None:
+        event.images = self.images
         self.counts[event.name] = count = self.counts.get(event.name, 0) + 1
         if count > 1:
             event.name = f"{event.name}@{count}"

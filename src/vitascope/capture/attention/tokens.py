@@ -5,7 +5,7 @@ from torch import Tensor
 
 from vitascope.capture.attention.axes import Tokens, aligned
 from vitascope.capture.attention.events import Event
-from vitascope.capture.coordinates.operators import positions, rows
+from vitascope.capture.coordinates.operators import any_placed, positions, rows
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 
 __all__ = ["is_chosen", "learned_queries", "over_channels", "tokens_of"]
@@ -22,8 +22,7 @@ def over_channels(event: Event, tracer: CoordinateTracer) -> bool:
         return tracer.lost_in_a_sum(event.scores)
     if event.query is None:
         return False
-    planes = tracer.of(event.query)
-    return planes is not None and bool(planes[0].any() or planes[3].any())
+    return any_placed(tracer.of(event.query))
 
 
 def is_chosen(event: Event, tracer: CoordinateTracer) -> bool:

@@ -83,8 +83,8 @@ def _layout(position: Tensor, ndim: int) -> Layout | None:
     for name, channels in {3: (("NLC", 2), ("NCL", 1)), 4: (("NCHW", 1), ("NHWC", 3))}[ndim]:
         if position.narrow(channels, 0, 1).isnan().all():
             continue
-        along = position.nan_to_num(-1)
-        if bool((along == along.narrow(channels, 0, 1)).all()):
+        along = position if position.stride(channels) == 0 else position.nan_to_num(-1)
+        if along is position or bool((along == along.narrow(channels, 0, 1)).all()):
             at = position.select(channels, 0)[0]  # (L, 2) or (h, w, 2)
             layout = _grid(at) if ndim == 3 else _image(at, name)
             if layout is not None:

@@ -4,6 +4,10 @@ Six planes the size of the tensor hold two points in homogeneous pixel coordinat
 of the row (or of the element, if there is only one point), then of the column. ``w = 1`` is a
 point, ``w = 0`` means no coordinates. Sums of planes are weighted means of points, so linear
 operators act on planes as they act on the tensor.
+
+All channels of a token and all heads have one point. Such a plane holds it once, expanded along
+these axes (stride 0), and the functions here compute on what is held: a trace costs little more
+than the forward pass.
 :mod:`vitascope.capture.coordinates.tracer` decides which function here follows which operator.
 """
 
@@ -65,19 +69,57 @@ def is_empty(plane: Tensor) -> bool:
     return one and not plane.as_strided((1,), (0,)).item()
 
 
+def any_placed(planes: CoordinatePlanes | None) -> bool:
+    """Return whether any element has coordinates."""
+    return planes is not None and (_any(planes[0]) or _any(planes[3]))
+
+
+def _any(plane: Tensor) -> bool:
+    return bool(_held([plane])[0].any())
+
+
+def _held(planes: CoordinatePlanes) -> CoordinatePlanes:
+    """The planes with one element along each axis on which all of them are expanded."""
+    for axis, size in enumerate(planes[0].shape):
+        if size > 1 and all(plane.stride(axis) == 0 for plane in planes):
+            planes = [plane.narrow(axis, 0, 1) for plane in planes]
+    return planes
+
+
+def held_once(plane: Tensor) -> Tensor:
+    """Return the plane expanded along the axes on which it is constant, which operators wrote out.
+
+    >>> held_once(torch.tensor([[1.0, 1.0], [2.0, 2.0]])).stride()
+    (1, 0)
+    """
+    shape = plane.shape
+    if any(stride == 0 and size > 1 for stride, size in zip(plane.stride(), shape, strict=True)):
+        return plane
+    for axis, size in enumerate(shape):
+        first = plane.narrow(axis, 0, min(size, 1))
+        if size > 1 and torch.equal(first, plane.narrow(axis, size - 1, 1)):  # soon told apart
+            plane = first.clone() if bool((plane == first).all()) else plane
+    return plane.expand(shape)
+
+
 def positions(planes: CoordinatePlanes) -> Tensor:
     """(y, x) in pixels from three planes, NaN where w = 0. (..., 2)"""
-    w, y, x = planes
+    shape = planes[0].shape
+    w, y, x = _held(planes)
     placed = w > 1e-6
     safe = torch.where(placed, w, torch.ones_like(w))
     nan = torch.full_like(safe, float("nan"))
-    return torch.stack([torch.where(placed, y / safe, nan), torch.where(placed, x / safe, nan)], -1)
+    point = torch.stack(
+        [torch.where(placed, y / safe, nan), torch.where(placed, x / safe, nan)], -1
+    )
+    return point.expand(*shape, 2)
 
 
 def unit(planes: CoordinatePlanes) -> CoordinatePlanes:
     """Scale to w = 1 wherever w is not 0."""
     scaled: CoordinatePlanes = []
-    for w, y, x in (planes[:3], planes[3:]):
+    shape = planes[0].shape
+    for w, y, x in (_held(planes[:3]), _held(planes[3:])):
         if is_empty(w) or w.numel() == 0 or bool(((w - 1).abs() < 1e-6).logical_or(w == 0).all()):
             scaled += [w, y, x]
             continue
@@ -89,12 +131,12 @@ def unit(planes: CoordinatePlanes) -> CoordinatePlanes:
             torch.where(placed, y / safe, zero),
             torch.where(placed, x / safe, zero),
         ]
-    return scaled
+    return [plane.expand(shape) for plane in scaled]
 
 
 def single(planes: CoordinatePlanes) -> CoordinatePlanes:
     """One point per element: its row's, or its column's if no row has one."""
-    return planes[:3] if bool(planes[0].any()) or not bool(planes[3].any()) else planes[3:]
+    return planes[:3] if _any(planes[0]) or not _any(planes[3]) else planes[3:]
 
 
 def contract(planes: CoordinatePlanes, dim: int) -> CoordinatePlanes:
@@ -103,6 +145,8 @@ def contract(planes: CoordinatePlanes, dim: int) -> CoordinatePlanes:
     Merged neighbours (Swin's patch merging) get their midpoint. When every element sums over the
     same set of different points (token mixing, attention over channels) it gets none.
     """
+    shape = planes[0].select(dim, 0).shape
+    planes = _held(planes)
     position = positions(planes)
     low = position.nan_to_num(float("inf")).amin(dim - 1)  # behind it, the axis of y and x
     high = position.nan_to_num(float("-inf")).amax(dim - 1)
@@ -113,7 +157,7 @@ def contract(planes: CoordinatePlanes, dim: int) -> CoordinatePlanes:
         apart = (at.nan_to_num(float("-inf")).amax(-2) - at.nan_to_num(float("inf")).amin(-2)) > 0.5
         mixed = spread & ~apart.any(-1, keepdim=True)
         middle = [plane * ~mixed for plane in middle]
-    return middle
+    return [plane.expand(shape) for plane in middle]
 
 
 def product(
@@ -153,9 +197,13 @@ def carry(before: list[CoordinatePlanes | None], shape: torch.Size) -> Coordinat
             continue
         if result is None:
             result = planes
-        elif not bool(result[0].all()) or not bool(result[3].all()):
-            row, column = result[0] > 0, result[3] > 0
-            result = [torch.where(row if i < 3 else column, result[i], planes[i]) for i in range(6)]
+        elif not all(bool(_held([plane])[0].all()) for plane in (result[0], result[3])):
+            ours, other = _held([*result[:3], *planes[:3]]), _held([*result[3:], *planes[3:]])
+            result = [
+                torch.where(three[0] > 0, three[i], three[i + 3]).expand(shape)
+                for three in (ours, other)
+                for i in range(3)
+            ]
     return result
 
 
@@ -176,6 +224,7 @@ def window(
         return unit([plane.mean(1, keepdim=True).expand(shape) for plane in planes])
     moved: CoordinatePlanes = []
     for plane in planes[:3]:
+        plane = _held([plane])[0].expand(*plane.shape[:1], -1, *plane.shape[2:])
         plane = plane.mean(1, keepdim=True)
         for axis in range(spatial):
             k, s, p, d = (_at(value, axis) for value in (kernel, stride, padding, dilation))

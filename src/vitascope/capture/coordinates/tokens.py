@@ -21,7 +21,7 @@ from vitascope.capture.attention.tokens import (
     tokens_of,
 )
 from vitascope.capture.coordinates.layout import without_modes
-from vitascope.capture.coordinates.operators import distinct, fills_a_grid, spacing
+from vitascope.capture.coordinates.operators import any_placed, distinct, fills_a_grid, spacing
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 from vitascope.capture.structure.features import evaluating, tensor_in
 from vitascope.capture.threads import only_this_thread
@@ -61,6 +61,14 @@ class TokenCoordinates:
         """Return whether this is class attention: only tokens without coordinates are queries."""
         asked = bool((~self.key.isnan()).any())
         return asked and len(self.query) == 1 and bool(self.query.isnan().all())
+
+    def same_places(self, other: "TokenCoordinates") -> bool:
+        """Return whether the queries and keys of another layer have these coordinates."""
+        return all(
+            mine.shape == theirs.shape
+            and torch.equal(mine.nan_to_num(-1e9), theirs.nan_to_num(-1e9))
+            for mine, theirs in ((self.query, other.query), (self.key, other.key))
+        )
 
     @property
     def step(self) -> tuple[float, float]:
@@ -201,7 +209,7 @@ class inherit_coordinates:
             return
         planes = self.tracer.of(after)
         with without_modes():
-            if planes is None or not (bool(planes[0].any()) or bool(planes[3].any())):
+            if not any_placed(planes):
                 self.tracer.put(after, self.tracer.of(before))
 
     def __enter__(self) -> None:

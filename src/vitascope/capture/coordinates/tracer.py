@@ -27,10 +27,12 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from vitascope.capture.coordinates.operators import (
     CoordinatePlanes,
+    any_placed,
     attended,
     carry,
     empty_plane,
     enlarged,
+    held_once,
     is_empty,
     product,
     unit,
@@ -38,7 +40,7 @@ from vitascope.capture.coordinates.operators import (
 )
 
 _MOVES = frozenset(
-    """view _unsafe_view _reshape_alias permute transpose t expand clone slice select split
+    """view _unsafe_view _reshape_alias permute transpose t expand slice select split
     split_with_sizes unbind unsqueeze squeeze roll index index_select gather cat stack flip alias
     detach repeat unfold im2col pixel_shuffle pixel_unshuffle narrow lift_fresh mean sum
     _adaptive_avg_pool2d upsample_nearest2d upsample_bilinear2d upsample_bicubic2d
@@ -131,7 +133,7 @@ class CoordinateTracer(TorchDispatchMode):
         if not summed and not handed_on:
             return
         planes = self.of(tensor)
-        if planes is not None and not _placed(planes):
+        if planes is not None and not any_placed(planes):
             self._lost[_key(tensor)] = StorageWeakRef(tensor.untyped_storage())
 
     def put(self, tensor: Tensor, planes: CoordinatePlanes | None) -> None:
@@ -171,7 +173,7 @@ class CoordinateTracer(TorchDispatchMode):
             else:
                 self._follow(func, args, kwargs, out, before)
             if isinstance(out, Tensor):
-                summed = "mm" in func.overloadpacket.__name__ and any(map(_placed, before))
+                summed = "mm" in func.overloadpacket.__name__ and any(map(any_placed, before))
                 self._note_lost(out, sources, summed)
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
             for tensor in _tensors(out):  # unsupported arguments of a known operator
@@ -194,6 +196,8 @@ class CoordinateTracer(TorchDispatchMode):
         if not traced:
             for tensor in _tensors(out):
                 self.put(tensor, None)
+        elif name == "clone":
+            self.put(out, self.of(args[0]))
         elif name == "upsample_nearest2d" and out.numel() > args[0].numel():
             self.put(out, enlarged(self.of(args[0]), out.shape))
         elif name in _MOVES or (name in _MAXIMA and len(args) > 1):
@@ -250,9 +254,7 @@ class CoordinateTracer(TorchDispatchMode):
                 planes = self.of(tensor)
                 if planes is not None:
                     return planes[index]
-                return (
-                    tensor if not tensor.is_floating_point() else torch.zeros_like(tensor).float()
-                )
+                return empty_plane(tensor.shape) if tensor.is_floating_point() else tensor
 
             first, *rest = args
             replaced = tree_map_only(Tensor, plane, first)
@@ -261,13 +263,11 @@ class CoordinateTracer(TorchDispatchMode):
             else:
                 moved.append(_tensors(func(replaced, *rest, **kwargs)))
         for tensor, moved_planes in zip(_tensors(out), zip(*moved, strict=True), strict=True):
-            planes = [*moved_planes, *[empty_plane(tensor.shape)] * (6 - len(moved_planes))]
+            planes = [
+                *map(held_once, moved_planes),
+                *[empty_plane(tensor.shape)] * (6 - len(moved_planes)),
+            ]
             self.put(tensor, unit(planes) if name in _MIXES or name in _MAXIMA else planes)
-
-
-def _placed(planes: CoordinatePlanes | None) -> bool:
-    """Return whether any element has coordinates."""
-    return planes is not None and (bool(planes[0].any()) or bool(planes[3].any()))
 
 
 def _key(tensor: Tensor) -> tuple[Any, ...]:

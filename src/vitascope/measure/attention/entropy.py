@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vitascope.measure.attention.rows import row_blocks
 from vitascope.measure.result import InstrumentResult
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
@@ -53,13 +54,14 @@ class Entropy(InstrumentResult, kind="entropy", rows="layers"):
 
 
 def row_entropy(weights: Tensor) -> Tensor:
-    """Mean entropy of the rows of (..., T, S), in nats; added up in float64. (...)
+    """Mean entropy of the rows of (..., T, S), in nats; the rows are averaged in float64. (...)
 
     >>> round(row_entropy(torch.full((3, 4), 0.25, dtype=torch.float64)).item() / log(4), 6)
     1.0
     """
     tiny = torch.finfo(weights.dtype).tiny  # 0 log 0 = 0
-    return -(weights * weights.clamp(min=tiny).log()).sum(-1, dtype=torch.float64).mean(-1)
+    rows = [part.clamp(min=tiny).log_().mul_(part).sum(-1).double() for part in row_blocks(weights)]
+    return -torch.cat(rows, -1).mean(-1)
 
 
 class StreamingEntropy(StreamingInstrument, name="entropy"):

@@ -115,7 +115,7 @@ class _Layer:
 
     def to_tokens(self, weights: Tensor) -> Tensor:
         """Sum over images of the patches' attention to tokens without coordinates. (S, H)"""
-        given = weights[:, :, ~self.asking][..., ~self.placed].double().mean(2).sum(0)
+        given = weights[..., ~self.placed][:, :, ~self.asking].double().mean(2).sum(0)
         return given.mT.cpu()
 
 

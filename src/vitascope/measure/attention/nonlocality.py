@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope import capture
+from vitascope.measure.attention.rows import row_blocks
 from vitascope.measure.result import InstrumentResult
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
@@ -85,18 +86,36 @@ def attention_distance(weights: Tensor, distances: Tensor) -> Tensor:
     >>> attention_distance(uniform, torch.cdist(coordinates, coordinates)).round(decimals=3)
     tensor([[0.8540]], dtype=torch.float64)
     """
-    distances = distances.to(weights.device, weights.dtype)
-    placed = (~distances.isnan()).unsqueeze(1)
-    distances = distances.nan_to_num(0.0).unsqueeze(1)
-    weights = weights.unflatten(0, (-1, len(distances)))  # (B, W, H, T, S)
-    reached = (weights * distances).sum(-1, dtype=torch.float64)  # (B, W, H, T)
-    if bool(placed.all()):
-        row_sums = weights.sum(-1, dtype=torch.float64)
-    else:
-        row_sums = (weights * placed).sum(-1, dtype=torch.float64)
-    counted = (row_sums > 1e-12).double()
-    reached = reached / row_sums.clamp(min=1e-12) * counted
-    return reached.sum((1, 3)) / counted.sum((1, 3)).clamp(min=1)
+    return _Distances(distances)(weights)
+
+
+class _Distances:
+    """Distances from every query to every key, ready for maps. (W, T, S)"""
+
+    def __init__(self, distances: Tensor):
+        placed = ~distances.isnan()
+        self.num_windows = len(distances)
+        self.distances = distances.nan_to_num(0.0).unsqueeze(1)
+        self.keys = placed.any(1)[:, None, None]  # (W, 1, 1, S)
+        self.queries = placed.any(2)[:, None]  # (W, 1, T)
+        self.all_placed = bool(placed.all())
+        self.uniform = float(distances.nanmean())
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        """Mean distance of a batch of maps. (B, H)"""
+        self.distances, self.keys = self.distances.to(weights), self.keys.to(weights)
+        weights = weights.unflatten(0, (-1, self.num_windows))  # (B, W, H, T, S)
+        reached, row_sums, first = [], [], 0
+        for rows in row_blocks(weights):
+            last = first + rows.shape[-2]
+            reached.append((rows * self.distances[..., first:last, :]).sum(-1).double())
+            to_patches = rows if self.all_placed else rows * self.keys
+            row_sums.append(to_patches.sum(-1).double())
+            first = last
+        row_sum = torch.cat(row_sums, -1)  # (B, W, H, T)
+        counted = (row_sum > 1e-12).double() * self.queries.to(row_sum)
+        mean = torch.cat(reached, -1) / row_sum.clamp(min=1e-12) * counted
+        return mean.sum((1, 3)) / counted.sum((1, 3)).clamp(min=1)
 
 
 def distances_of(coordinates: capture.TokenCoordinates) -> Tensor:
@@ -104,6 +123,21 @@ def distances_of(coordinates: capture.TokenCoordinates) -> Tensor:
     step = torch.tensor(coordinates.step, dtype=torch.float64)
     query, key = coordinates.query.double() / step, coordinates.key.double() / step
     return (query.unsqueeze(2) - key.unsqueeze(1)).pow(2).sum(-1).sqrt()
+
+
+def _distances_of_layers(
+    layers: Mapping[str, capture.TokenCoordinates],
+) -> dict[str, _Distances]:
+    """Distances by layer, kept once for layers that have the same tokens."""
+    different: list[tuple[capture.TokenCoordinates, _Distances]] = []
+    distances = {}
+    for name, tokens in layers.items():
+        known = next((d for other, d in different if tokens.same_places(other)), None)
+        if known is None:
+            known = _Distances(distances_of(tokens))
+            different.append((tokens, known))
+        distances[name] = known
+    return distances
 
 
 def without_patches(structure: ModelStructure) -> dict[str, str]:
@@ -130,12 +164,12 @@ class StreamingNonlocality(StreamingInstrument, name="nonlocality"):
         unable = without_patches(structure)
         self.coordinates, self.left_out = structure.chosen_layers(layers, unable, "nonlocality")
         self.maps = dict.fromkeys(self.coordinates, ("mixed",))
-        self.distances = {name: distances_of(tokens) for name, tokens in self.coordinates.items()}
+        self.distances = _distances_of_layers(self.coordinates)
         self.sums: dict[str, Any] = dict.fromkeys(self.coordinates, 0.0)
 
     def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add a batch."""
-        self.sums[layer] += attention_distance(weights, self.distances[layer]).sum(0).cpu()
+        self.sums[layer] += self.distances[layer](weights).sum(0).cpu()
 
     def result(self, num_images: int) -> Nonlocality:
         """Means over images."""
@@ -143,7 +177,7 @@ class StreamingNonlocality(StreamingInstrument, name="nonlocality"):
             {name: (value / num_images).numpy() for name, value in self.sums.items()},
             {name: tokens.grid for name, tokens in self.coordinates.items()},
             {name: tokens.step for name, tokens in self.coordinates.items()},
-            {name: float(distance.nanmean()) for name, distance in self.distances.items()},
+            {name: distances.uniform for name, distances in self.distances.items()},
             num_images,
             self.left_out,
         )

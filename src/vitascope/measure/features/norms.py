@@ -121,6 +121,7 @@ class StreamingNorms(StreamingInstrument, name="norms"):
         self.sums: dict[str, dict[str, Any]] = {"quantiles": {}, "high": {}, "tokens": {}}
         self.attention: dict[str, dict[str, float]] = {"drawn": {}, "even": {}}
         self.latest: Tensor | None = None  # high patches of the stream that runs now. (B, N)
+        self.seen: dict[str, int] = {}  # attention layer -> images of the batch that it has shown
 
     def add_features(self, unit: str, tensor: Tensor) -> None:
         """Add a batch of streams."""
@@ -145,16 +146,20 @@ class StreamingNorms(StreamingInstrument, name="norms"):
     def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add the attention to patches that are high in the stream before the layer."""
         placed = self.keys[layer].to(weights.device)
-        if self.latest is None or self.latest.shape != (len(weights), len(placed)):
+        first = self.seen.get(layer, 0)
+        self.seen[layer] = first + len(weights)
+        if self.latest is None or self.latest.shape[1] != len(placed):
             return  # pooled keys, or maps and features come in passes of their own
-        share = weights.mean((1, 2))[:, placed]  # (B, N)
-        for name, value in (("drawn", share * self.latest), ("even", self.latest / share.shape[1])):
+        high = self.latest[first : first + len(weights)]
+        share = weights.mean((1, 2))[:, placed]  # (b, N)
+        for name, value in (("drawn", share * high), ("even", high / share.shape[1])):
             sums = self.attention[name]
             sums[layer] = sums.get(layer, 0.0) + float(value.double().sum())
 
     def end_batch(self, images: Tensor) -> None:
         """Forget the stream: the next batch starts at the first layer."""
         self.latest = None
+        self.seen.clear()
 
     def result(self, num_images: int) -> TokenNorms:
         """Means over images."""

@@ -22,6 +22,7 @@ from vitascope.measure.streaming.model_structure import ModelStructure
 __all__ = ["StreamingInstrument", "Together", "streaming_instruments", "together"]
 
 Refusals = dict[str, str]
+_MAX_ELEMENTS = 2**20  # of the maps that are shown at a time: they stay in the CPU's cache
 _STREAMING: dict[str, type[Any]] = {}  # by name: subclasses of StreamingInstrument
 
 
@@ -42,7 +43,10 @@ class StreamingInstrument(ABC):
             _STREAMING[name] = cls
 
     def add_map(self, layer: str, part: str, weights: Tensor) -> None:
-        """Add an attention map. (B * windows, H, T, S)"""
+        """Add the map of a few images, from the first of the batch on. (b * windows, H, T, S)
+
+        It is overwritten by the next one.
+        """
         return
 
     def add_features(self, unit: str, tensor: Tensor) -> None:
@@ -138,7 +142,9 @@ def one_pass(
         with ExitStack() as stack:
             stack.enter_context(capture.evaluating(model))
             if maps:
-                stack.enter_context(capture.watch_maps(model, maps, show_map))
+                stack.enter_context(
+                    capture.watch_maps(model, maps, show_map, max_elements=_MAX_ELEMENTS)
+                )
             if maps and not shared and (streams or outputs):
                 model(images)  # fused layers give either maps or features
                 stack.close()

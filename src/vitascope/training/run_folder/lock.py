@@ -15,13 +15,15 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import Tensor
 
 from vitascope.atomic import replacing
 from vitascope.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 try:
     import fcntl
@@ -124,13 +126,15 @@ def megabytes(count: int) -> str:
     return f"{count / 1e6:.1f} MB"
 
 
-def size_of(tensors: Mapping[str, Tensor]) -> int:
+def size_of(tensors: "Mapping[str, Tensor]") -> int:
     """Return the size of all tensors in bytes."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def save_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
     """Write a safetensors file that appears whole or not at all."""
+    from safetensors.torch import save_file
+
     # tied weights share memory, which the format refuses: each name gets its own
     copies = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     with explain_write_errors(path, size_of(tensors)), replacing(path) as temporary:

@@ -39,8 +39,10 @@ __all__ = [
     "differences",
     "enter",
     "finish",
+    "finished_folder",
     "load_run",
     "load_task_run",
+    "refuse_used",
     "run_folder",
     "write_metrics",
 ]
@@ -112,13 +114,8 @@ def enter(folder: Path, config: Mapping[str, Any], resume: bool) -> Run | None:
     Raises:
         UserError: If the folder holds a run and ``resume`` is off, or a run of another config.
     """
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; give a folder for the run")
+    refuse_used(folder, resume)
     if (folder / "config.yaml").exists():
-        if not resume:
-            raise UserError(
-                f"{folder} already holds a run; resume it (--resume) or choose another folder"
-            )
         changes = differences(load_config(folder), config)
         if changes:
             raise UserError(
@@ -126,16 +123,32 @@ def enter(folder: Path, config: Mapping[str, Any], resume: bool) -> Run | None:
                 "same config or choose another folder"
             )
         return load_run(folder, _KINDS) if (folder / "record.json").exists() else None
-    others = [path.name for path in _entries(folder) if path.name not in _OWN]
-    if others:
-        raise UserError(
-            f"{folder} holds other things ({listed(others, 3)}); choose a new folder for the run"
-        )
     with explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         body = {"format": FORMAT, **config, "made": provenance()}
         write_text(folder / "config.yaml", yaml.safe_dump(body, sort_keys=False))
     return None
+
+
+def refuse_used(folder: Path, resume: bool) -> None:
+    """Refuse a folder that a run cannot be made in; torch is not needed to tell.
+
+    Raises:
+        UserError: For a file, a folder with other things, and, unless ``resume``, one with a run.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; give a folder for the run")
+    if (folder / "config.yaml").exists():
+        if not resume:
+            raise UserError(
+                f"{folder} already holds a run; resume it (--resume) or choose another folder"
+            )
+        return
+    others = [path.name for path in _entries(folder) if path.name not in _OWN]
+    if others:
+        raise UserError(
+            f"{folder} holds other things ({listed(others, 3)}); choose a new folder for the run"
+        )
 
 
 def differences(
@@ -228,6 +241,19 @@ def run_folder(folder: str | Path) -> Path:
     )
 
 
+def finished_folder(folder: str | Path) -> Path:
+    """Return the folder of a finished run, or of the one that a comparison there recommends.
+
+    Raises:
+        UserError: If it holds no run, or one that is not finished; torch is not needed to tell.
+    """
+    folder = run_folder(folder)
+    if not (folder / "record.json").exists():
+        problem = "is not finished" if (folder / "config.yaml").exists() else "holds no run"
+        raise UserError(f"{folder} {problem}; resume it, or train one there")
+    return folder
+
+
 def load_run(folder: str | Path, kinds: Sequence[str] = ("run",)) -> Run:
     """Load the finished run in ``folder``, or the one that a comparison there recommends.
 
@@ -235,10 +261,7 @@ def load_run(folder: str | Path, kinds: Sequence[str] = ("run",)) -> Run:
         folder: Of a run or of a comparison.
         kinds: "run" for classification, "task" for another task.
     """
-    folder = run_folder(folder)
-    if not (folder / "record.json").exists():
-        problem = "is not finished" if (folder / "config.yaml").exists() else "holds no run"
-        raise UserError(f"{folder} {problem}; resume it, or train one there")
+    folder = finished_folder(folder)
     stored = record.load(folder / "record.json")
     fields, record_values = _STORED, stored.values
     if stored.kind == "task":
