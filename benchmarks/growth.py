@@ -6,7 +6,7 @@ instruments with all that it needs to find out about the model. One of three thi
 time: the images of a batch, the patches per side (up to 64 x 64), the blocks.
 
     python -m benchmarks growth
-    python scripts/make_growth.py        # the figures for the docs, from the record
+    PYTHONPATH=. python scripts/make_growth.py    # the figures for the docs, from the record
 
 Memory is the most that a run holds at once beyond the weights. timm's layer makes maps of N x N for
 all images, so at 64 x 64 patches its training step needs about 2 GB for each block and image.
