@@ -415,6 +415,7 @@ def test_the_recipe_linear_leaves_all_but_the_head_as_it_was(folder, tmp_path, c
     changed = [name for name in last if not torch.equal(last[name], first[name])]
     assert changed == ["fc.bias", "fc.weight"]
     assert load_run(tmp_path / "a").final["top1"] == 1  # red and blue
+    words[words.index(str(tmp_path / "a"))] = str(tmp_path / "b")
     assert main([*words, "--model", "timm:test_resnet"]) == 2
     assert "start from pretrained weights" in capsys.readouterr().err
 

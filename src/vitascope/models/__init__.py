@@ -134,7 +134,9 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
                 f"there are no pretrained weights for {name}; leave pretrained out, or give a "
                 "file of weights"
             ) from None
-        raise UserError(f"cannot build {name}: {reason(error)}") from None
+        if any(isinstance(value, int) and value < 0 for value in kwargs.values()):
+            raise UserError(f"cannot build {name}: {reason(error)}") from None
+        raise
     if kwargs.get("pretrained"):
         check_weights(model, name)
     return model
