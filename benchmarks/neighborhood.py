@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from vitascope.errors import UserError
 from vitascope.layers import NeighborhoodAttention
-from vitascope.layers.neighborhood import neighborhood_mask
+from vitascope.layers.neighbors import neighborhood_mask
 from vitascope.measure.timing import CLOCK, Benchmark, Row, peak_memory, take_turns
 from vitascope.threads import running_on
 

@@ -11,8 +11,9 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitascope import capture, create_model, measure
-from vitascope.layers import attention_path
-from vitascope.layers.attention_path import SelfAttention, attend, fused, is_plain
+from vitascope.layers import attention_path, self_attention
+from vitascope.layers.attention_path import attend, fused, is_plain
+from vitascope.layers.self_attention import SelfAttention
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_our_layer_gives_what_timms_gives(how, tokens):
 
 def test_dropout_of_the_map_and_the_plain_path_are_timms(monkeypatch):
     layer, x = SelfAttention(24, 3, attn_drop=0.5), torch.randn(2, 60, 24)
-    monkeypatch.setattr(attention_path, "attend", None)
+    monkeypatch.setattr(self_attention, "attend", None)
     assert not torch.equal(layer.train()(x), layer(x))
     layer.eval().fused_attn = False
     assert torch.equal(layer(x), layer(x))

@@ -12,8 +12,8 @@ import vitascope
 from model_making import check_gradient_checkpointing, randomised
 from vitascope import capture, create_model, measure
 from vitascope.errors import UserError
-from vitascope.layers.attention_path import SelfAttention
-from vitascope.layers.neighborhood import neighborhood_mask
+from vitascope.layers.neighbors import neighborhood_mask
+from vitascope.layers.self_attention import SelfAttention
 from vitascope.models.vit.cifar import CIFAR
 
 TINY = {"img_size": 16, "patch_size": 2, "embed_dim": 24, "depth": 2, "num_heads": 3}

@@ -8,8 +8,8 @@ from model_making import Largest
 from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.layers import NeighborhoodAttention
-from vitascope.layers.attention_path import SelfAttention
-from vitascope.layers.neighborhood import BLOCK, neighborhood_mask
+from vitascope.layers.neighbors import BLOCK, neighborhood_mask
+from vitascope.layers.self_attention import SelfAttention
 
 LARGE = (24, 27)  # more patches than two halos of k = 3 and 5: attended to in blocks
 

@@ -22,7 +22,6 @@ Shapes: B images, H heads, T tokens, D width, d = D / H channels of a head.
 from typing import Any
 
 import torch
-from timm.layers import Attention
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -68,22 +67,3 @@ def fused(
 def _is_kernel_used() -> bool:
     """The switch is CUDA's by name, and that of the CPU's kernel, too; compilers do not know it."""
     return not torch.compiler.is_compiling() and torch.backends.cuda.flash_sdp_enabled()
-
-
-class SelfAttention(Attention):
-    """timm's self-attention, computed the way that is fastest for its shape.
-
-    ``fused_attn = False`` turns to timm's plain products, as there.
-    """
-
-    def forward(
-        self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
-    ) -> Tensor:
-        """(B, T, D) -> (B, T, D)"""
-        dropped = self.training and self.attn_drop.p > 0
-        if attn_mask is not None or is_causal or dropped or self.gate or not self.fused_attn:
-            return super().forward(x, attn_mask, is_causal)
-        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        query, key, value = qkv.unbind(0)  # (B, H, T, d)
-        out = attend(self.q_norm(query), self.k_norm(key), value)
-        return self.proj_drop(self.proj(self.norm(out.transpose(1, 2).flatten(2))))

@@ -19,7 +19,7 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import nn
 
-from vitascope.layers.attention_path import SelfAttention
+from vitascope.layers.self_attention import SelfAttention
 from vitascope.models.convit.convit import ConViT, ConViTDistilled
 from vitascope.models.resnet.alternet import AlterNet
 from vitascope.models.resnet.resnet import PostActResNet, PreActResNet

@@ -107,8 +107,9 @@ def _neurons(
     model: nn.Module, blocks: list[Any], images: list[Tensor], high: Tensor, prefix: int
 ) -> list[Neuron]:
     """Every hidden neuron of these blocks."""
-    # on high patches, elsewhere
-    sums: dict[int, list[Any]] = {index: [0.0, 0.0] for index in range(len(blocks))}
+    sums: dict[int, list[Any]] = {  # on high patches, elsewhere
+        index: [0.0, 0.0] for index in range(len(blocks))
+    }
     counts = [max(int(high.sum()), 1), max(int((~high).sum()), 1)]
     here = high[:0]
 

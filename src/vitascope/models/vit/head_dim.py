@@ -14,7 +14,7 @@ from timm.models.vision_transformer import Block
 from torch import nn
 
 from vitascope.errors import UserError
-from vitascope.layers.attention_path import SelfAttention
+from vitascope.layers.self_attention import SelfAttention
 
 __all__ = ["HeadDimBlock", "with_head_dim"]
 
