@@ -163,3 +163,15 @@ def test_the_listed_parameters_are_those_of_the_models():
             name: sum(p.numel() for p in vitascope.create_model(name).parameters()) for name in some
         }
     assert counted == {name: PARAMETERS[name] for name in some}
+
+
+def test_a_resnet_normalises_its_last_stage_alone():
+    model = vitascope.create_model("resnet_micro", num_classes=2).eval()
+    with torch.no_grad():
+        images = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+        plain = model.forward_intermediates(images, intermediates_only=True)
+        final, normed = model.forward_intermediates(images, norm=True)
+    for before, after in zip(plain[:-1], normed[:-1], strict=True):
+        torch.testing.assert_close(after, before)
+    torch.testing.assert_close(normed[-1], final)
+    assert not torch.allclose(normed[-1], plain[-1])
