@@ -293,7 +293,7 @@ def test_progress_counts_every_pass(trained):
 def test_arguments_of_a_model_are_given_as_for_training(tmp_path, capsys):
     words = ["--data", "digits", "--images", "4", "--measures", "gates", "--model-args"]
     found = look(capsys, "convit_micro", *words, "num_gpsa_blocks=1", "gate_init=0")
-    assert found["measures"]["gates"]["per_layer"] == [0.5]
+    assert found["measures"]["gates"]["per_layer"] == pytest.approx([0.5])
     saved = tmp_path / "small"
     net = vitascope.create_model("vit_micro", depth=1, num_classes=10)
     save_file(net.state_dict(), f"{saved}.safetensors")

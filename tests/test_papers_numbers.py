@@ -401,7 +401,7 @@ def test_windows_are_drawn_over_training_where_they_were_read():
         records = {(k, r): [record] for k, (_, rs) in plan.wanted().items() for r in rs}
         figure = plan.figures[2](Results(records))
         assert len(figure.panels) == count
-    assert figure.panels[0].series[0].y == [0.0, 0.5]
+    assert figure.panels[0].series[0].y == pytest.approx([0.0, 0.5])
     assert "0.50 patches" in figure.reading
 
 

@@ -103,6 +103,7 @@ def test_a_model_without_weights_is_built_but_not_measured():
 def test_a_traced_model_is_refused_where_its_inside_is_needed(model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        traced = torch.jit.trace(model, IMAGES)
+        with torch.no_grad():
+            traced = torch.jit.trace(model, IMAGES)
     with pytest.raises(UserError, match="TorchScript"):
         measure.entropy(traced, IMAGES)
