@@ -70,10 +70,10 @@ class AttentionWatch:
             with capture.attention(self.model, self.layers, _kept) as maps:
                 self.model(images)
             self.maps[step] = dict(maps)
-            found: dict[str, Any] = {}
+            results: dict[str, Any] = {}
             if self.measures:
-                found = dict(measure.together(self.model, images, self.measures).results)
-        self.records[step] = {name: result.to_record() for name, result in found.items()}
+                results = dict(measure.together(self.model, images, self.measures).results)
+        self.records[step] = {name: result.to_record() for name, result in results.items()}
         if self.out is not None:
             for name, record in self.records[step].items():
                 record.save(self.out / f"step-{step:06d}" / name)

@@ -132,11 +132,11 @@ def _distances_of_layers(
     different: list[tuple[capture.TokenCoordinates, _Distances]] = []
     distances = {}
     for name, tokens in layers.items():
-        known = next((d for other, d in different if tokens.same_places(other)), None)
-        if known is None:
-            known = _Distances(distances_of(tokens))
-            different.append((tokens, known))
-        distances[name] = known
+        same = next((d for other, d in different if tokens.same_places(other)), None)
+        if same is None:
+            same = _Distances(distances_of(tokens))
+            different.append((tokens, same))
+        distances[name] = same
     return distances
 
 

@@ -220,8 +220,8 @@ class Explainer:
             try:
                 if method in _OF_PIXELS:
                     with capture.evaluating(self.model):
-                        found = _OF_PIXELS[method](pixels, images).sum(1, keepdim=True)
-                    maps[method] = nn.functional.adaptive_avg_pool2d(found, self.grid)[:, 0]
+                        relevance = _OF_PIXELS[method](pixels, images).sum(1, keepdim=True)
+                    maps[method] = nn.functional.adaptive_avg_pool2d(relevance, self.grid)[:, 0]
                 else:
                     maps[method] = self._map(method, gradients).detach()
             except UserError as error:

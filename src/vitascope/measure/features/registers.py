@@ -85,8 +85,8 @@ def register_neurons(
             stack.callback(block.register_forward_hook(keep_norms(index)).remove)
         for batch in images:
             model(batch)
-    found = {index: torch.cat(parts) for index, parts in norms.items()}  # (n, patches)
-    high = {index: high_norm(each) for index, each in found.items()}
+    all_norms = {index: torch.cat(parts) for index, parts in norms.items()}  # (n, patches)
+    high = {index: high_norm(each) for index, each in all_norms.items()}
     first = next((i for i, mask in high.items() if float(mask.float().mean()) > RARE), None)
     if first is None:
         raise UserError(
@@ -97,8 +97,8 @@ def register_neurons(
     return RegisterNeurons(
         block=first,
         share=float(high[first].float().mean()),
-        norm=float(found[first][high[first]].mean()),
-        median=float(found[first].median()),
+        norm=float(all_norms[first][high[first]].mean()),
+        median=float(all_norms[first].median()),
         neurons=tuple(sorted(neurons, key=lambda n: n.elsewhere - n.on_high)[:count]),
     )
 

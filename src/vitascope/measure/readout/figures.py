@@ -16,13 +16,13 @@ def lens(models: Sequence[ModelRecord]) -> Figure:
     parts = []
     for model in models:
         values = model.values
-        known = values["known_after"]
+        unit = values["known_after"]
         first, last = values["lens"][0], values["lens"][-1]
         text = (
             f"read by its own classifier, {model.label} is right on {number(100 * first, 1)} % "
             f"after its first unit and {number(100 * last, 1)} % after its last"
         )
-        parts.append(text if known is None else f"{text}; most of it is there after {known}")
+        parts.append(text if unit is None else f"{text}; most of it is there after {unit}")
     panels = [along(models, "units", "lens", factor=100.0, y_label="top-1, own classifier (%)")]
     probed = [model for model in models if model.values["probe"]]
     if probed:
